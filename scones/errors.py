@@ -1,0 +1,12 @@
+"""The one exception for a user's mistake.
+
+Whatever a user can mend (a missing file, a wrong flag, a damaged model) is raised as a
+`SconesError` whose text is one sentence: the value, the place, the remedy. The command line
+prints that sentence and exits with code 2; a program catches one class.
+"""
+
+from __future__ import annotations
+
+
+class SconesError(Exception):
+    """A mistake that the user can mend, said in one sentence."""

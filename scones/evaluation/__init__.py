@@ -1,0 +1,1 @@
+"""Evaluation: metrics with signatures, significance, which translations a model accepts."""

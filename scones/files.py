@@ -1,0 +1,90 @@
+"""Writing to disk so that nothing is ever half-written: write beside, sync, rename."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from scones.errors import SconesError
+
+
+@contextmanager
+def new_folder(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """Give a hidden folder to fill beside `target`; it takes target's name when all went well.
+
+    On any exception the hidden folder is removed and `target` is as it was before.
+    """
+    target = Path(target)
+    if target.exists() and not overwrite:
+        raise SconesError(f"{target} exists already; choose another name or pass --overwrite.")
+    if not target.parent.is_dir():
+        target.parent.mkdir(parents=True, exist_ok=True)
+    hidden = target.parent / f".{target.name}.writing-{os.getpid()}"
+    shutil.rmtree(hidden, ignore_errors=True)
+    hidden.mkdir()
+    try:
+        yield hidden
+        sync_folder(hidden)
+        old = target.parent / f".{target.name}.old-{os.getpid()}"
+        if target.exists():
+            target.rename(old)
+        hidden.rename(target)
+        _sync_entry(target.parent)
+        shutil.rmtree(old, ignore_errors=True)
+    except BaseException:
+        shutil.rmtree(hidden, ignore_errors=True)
+        raise
+
+
+def write_file(path: Path, content: bytes | str) -> None:
+    """Replace `path` by `content` in one step: a reader sees the old file or the new one."""
+    path = Path(path)
+    beside = path.parent / f".{path.name}.writing-{os.getpid()}"
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        with beside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    _sync_entry(path.parent)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` as indented JSON, in one step."""
+    write_file(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file; a missing or damaged one is a sentence, not a traceback."""
+    path = Path(path)
+    try:
+        return json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise SconesError(f"{path} does not exist.") from None
+    except (ValueError, UnicodeDecodeError) as problem:
+        raise SconesError(f"{path} is damaged: it is not valid JSON ({problem}).") from None
+
+
+def sync_folder(folder: Path) -> None:
+    """Push every file of a folder to the disk itself."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            _sync_entry(path)
+    _sync_entry(folder)
+
+
+def _sync_entry(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""Paper: the paper's comparisons, as programs that write their own tables."""

@@ -1,0 +1,1 @@
+"""Search: greedy and beam search on one stepping interface."""

@@ -1,0 +1,1 @@
+"""Text: reading parallel files, cleaning, subwords, the token store, batches."""

@@ -1,0 +1,1 @@
+"""Training: the loop, its optimisers and schedules, checkpoints, progress, and tuning of α."""
