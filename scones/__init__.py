@@ -1,0 +1,42 @@
+"""SCONES: translation models that can say that more than one answer is right.
+
+The names below are the public surface; they are imported when first used, so that
+`import scones` and `scones --help` cost nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from scones.errors import SconesError
+from scones.version import __version__
+
+if TYPE_CHECKING:
+    from scones.outputs.fused import fused_scones_loss
+    from scones.outputs.scones import scones_loss
+    from scones.translator import Translation, Translator, load
+
+__all__ = [
+    "SconesError",
+    "Translation",
+    "Translator",
+    "__version__",
+    "fused_scones_loss",
+    "load",
+    "scones_loss",
+]
+
+_HOMES = {
+    "Translation": "scones.translator",
+    "Translator": "scones.translator",
+    "fused_scones_loss": "scones.outputs.fused",
+    "load": "scones.translator",
+    "scones_loss": "scones.outputs.scones",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'scones' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

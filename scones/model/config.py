@@ -1,0 +1,87 @@
+"""The sizes of a Transformer, and the presets that name common ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from scones.errors import SconesError
+from scones.recipes import option
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Everything that decides the shape of a Transformer, vocabulary included."""
+
+    vocabulary: int
+    encoder_layers: int
+    decoder_layers: int
+    size: int
+    heads: int
+    feed_forward: int
+    dropout: float
+    attention_dropout: float
+    tied_embeddings: bool = True
+    max_length: int = 1024
+
+    def __post_init__(self) -> None:
+        counts = ("vocabulary", "encoder_layers", "decoder_layers", "size", "heads")
+        problems = [
+            f"{name} must be at least 1, not {getattr(self, name)}"
+            for name in (*counts, "feed_forward", "max_length")
+            if getattr(self, name) < 1
+        ]
+        if self.heads > 0 and self.size % (2 * self.heads):
+            problems.append(f"size ({self.size}) must be a multiple of twice heads ({self.heads})")
+        problems += [
+            f"{name} must be in [0, 1), not {getattr(self, name)}"
+            for name in ("dropout", "attention_dropout")
+            if not 0 <= getattr(self, name) < 1
+        ]
+        if problems:
+            raise SconesError(f"The model cannot be built: {'; '.join(problems)}.")
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "tiny": {"layers": 2, "size": 128, "heads": 4, "feed_forward": 512},
+    "small": {"layers": 4, "size": 256, "heads": 4, "feed_forward": 1024},
+    "paper": {"layers": 6, "size": 512, "heads": 8, "feed_forward": 2048},
+}
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """The `[model]` section of a recipe: a preset, and what should differ from it."""
+
+    preset: str = option("small", "sizes to start from: tiny, small or paper (Table 1)")
+    layers: int | None = option(None, "layers of the encoder and of the decoder")
+    encoder_layers: int | None = option(None, "layers of the encoder alone")
+    decoder_layers: int | None = option(None, "layers of the decoder alone")
+    size: int | None = option(None, "model (embedding) size")
+    heads: int | None = option(None, "attention heads")
+    feed_forward: int | None = option(None, "size of the feed-forward layers")
+    dropout: float = option(0.1, "dropout on embeddings and on what each block adds")
+    attention_dropout: float = option(0.1, "dropout on attention weights")
+    tied_embeddings: bool = option(True, "one matrix for source, target and output")
+    max_length: int = option(1024, "longest sentence in pieces, either side")
+
+    def build(self, vocabulary: int) -> ModelConfig:
+        """Resolve the preset and the changes to it into the full configuration."""
+        if self.preset not in PRESETS:
+            names = ", ".join(PRESETS)
+            raise SconesError(f"The preset '{self.preset}' is not known; there are {names}.")
+        sizes = {
+            name: value if getattr(self, name) is None else getattr(self, name)
+            for name, value in PRESETS[self.preset].items()
+        }
+        layers = sizes.pop("layers")
+        return ModelConfig(
+            vocabulary=vocabulary,
+            encoder_layers=self.encoder_layers or layers,
+            decoder_layers=self.decoder_layers or layers,
+            dropout=self.dropout,
+            attention_dropout=self.attention_dropout,
+            tied_embeddings=self.tied_embeddings,
+            max_length=self.max_length,
+            **sizes,
+        )

@@ -1,0 +1,250 @@
+"""The Transformer: pre-norm, sinusoidal positions, fused attention, a key/value cache.
+
+It knows nothing of probabilities: it ends in hidden states and logits, and an output layer
+(`scones.outputs`) does the rest. Its arithmetic is that of the Pegasus class in Hugging Face
+transformers, so that a saved model opens there (`scones.model.folder`).
+
+Shape letters: B sentences, S source positions, T target positions, N rows (sentences × beams),
+D model size, H heads, K size of a head, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from scones.ids import PAD
+from scones.model.cache import DecoderState, LayerCache
+from scones.model.config import ModelConfig
+
+
+class Attention(nn.Module):
+    """Multi-head attention: over the sequence itself, or from it over a memory."""
+
+    def __init__(self, config: ModelConfig, *, crossing: bool) -> None:
+        super().__init__()
+        size = config.size
+        self.heads = config.heads
+        self.dropout = config.attention_dropout
+        self.query = nn.Linear(size, size) if crossing else None
+        self.inputs = nn.Linear(size, 2 * size if crossing else 3 * size)  # key, value | q, k, v
+        self.output = nn.Linear(size, size)
+
+    def keys_and_values(self, memory_BSD: Tensor) -> tuple[Tensor, Tensor]:
+        """Project a memory once; every target position attends to the result."""
+        keys, values = self._split_heads(self.inputs(memory_BSD), parts=2)
+        return keys, values
+
+    def forward(self, x_BTD: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+        """Attend over the sequence itself."""
+        queries, keys, values = self._split_heads(self.inputs(x_BTD), parts=3)
+        return self.attend(queries, keys, values, mask, causal)
+
+    def cross(self, x_BTD: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+        """Attend from x over a memory that was projected before."""
+        assert self.query is not None
+        (queries,) = self._split_heads(self.query(x_BTD), parts=1)
+        return self.attend(queries, keys, values, mask)
+
+    def step(self, x_ND: Tensor, cache: LayerCache) -> Tensor:
+        """Attend from one new position over it and all positions before it."""
+        queries, keys, values = self._split_heads(self.inputs(x_ND.unsqueeze(1)), parts=3)
+        keys, values = cache.append(keys, values)
+        return self.attend(queries, keys, values).squeeze(1)
+
+    def attend(
+        self,
+        queries_BHTK: Tensor,
+        keys_BHSK: Tensor,
+        values_BHSK: Tensor,
+        mask: Tensor | None = None,
+        causal: bool = False,
+    ) -> Tensor:
+        """Run PyTorch's fused attention and put the heads together again."""
+        mixed_BHTK = functional.scaled_dot_product_attention(
+            queries_BHTK,
+            keys_BHSK,
+            values_BHSK,
+            attn_mask=mask,
+            dropout_p=self.dropout if self.training else 0.0,
+            is_causal=causal,
+        )
+        output: Tensor = self.output(mixed_BHTK.transpose(1, 2).flatten(2))
+        return output
+
+    def _split_heads(self, x_BTX: Tensor, parts: int) -> tuple[Tensor, ...]:
+        batch, length, _ = x_BTX.shape
+        x_pBHTK = x_BTX.view(batch, length, parts, self.heads, -1).permute(2, 0, 3, 1, 4)
+        return x_pBHTK.unbind(0)
+
+
+class FeedForward(nn.Module):
+    """Two linear layers with ReLU between them."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.inner = nn.Linear(config.size, config.feed_forward)
+        self.outer = nn.Linear(config.feed_forward, config.size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply it to every position."""
+        output: Tensor = self.outer(functional.relu(self.inner(x)))
+        return output
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention and feed-forward, each behind a layer norm and a residual."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(config.size)
+        self.attention = Attention(config, crossing=False)
+        self.feed_forward_norm = nn.LayerNorm(config.size)
+        self.feed_forward = FeedForward(config)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x_BSD: Tensor, mask: Tensor | None) -> Tensor:
+        """Transform the source positions."""
+        x_BSD = x_BSD + self.dropout(self.attention(self.attention_norm(x_BSD), mask))
+        return x_BSD + self.dropout(self.feed_forward(self.feed_forward_norm(x_BSD)))
+
+
+class DecoderLayer(nn.Module):
+    """Causal self-attention, attention over the source, feed-forward."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(config.size)
+        self.attention = Attention(config, crossing=False)
+        self.cross_norm = nn.LayerNorm(config.size)
+        self.cross = Attention(config, crossing=True)
+        self.feed_forward_norm = nn.LayerNorm(config.size)
+        self.feed_forward = FeedForward(config)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x_BTD: Tensor, memory_BSD: Tensor, mask: Tensor | None) -> Tensor:
+        """Transform all target positions at once (training, scoring)."""
+        x_BTD = x_BTD + self.dropout(self.attention(self.attention_norm(x_BTD), causal=True))
+        keys, values = self.cross.keys_and_values(memory_BSD)
+        x_BTD = x_BTD + self.dropout(self.cross.cross(self.cross_norm(x_BTD), keys, values, mask))
+        return x_BTD + self.dropout(self.feed_forward(self.feed_forward_norm(x_BTD)))
+
+    def step(self, x_ND: Tensor, cache: LayerCache, mask: Tensor | None) -> Tensor:
+        """Transform one new target position a row."""
+        x_ND = x_ND + self.attention.step(self.attention_norm(x_ND), cache)
+        # All beams of a sentence attend over the same source: B × beams queries, B memories.
+        sentences = cache.cross_keys.size(0)
+        x_BkD = self.cross_norm(x_ND).view(sentences, -1, x_ND.size(-1))
+        crossed_BkD = self.cross.cross(x_BkD, cache.cross_keys, cache.cross_values, mask)
+        x_ND = x_ND + crossed_BkD.view_as(x_ND)
+        return x_ND + self.feed_forward(self.feed_forward_norm(x_ND))
+
+
+class Transformer(nn.Module):
+    """Encoder and decoder with an output matrix and bias; see the module's docstring."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocabulary, config.size)
+        if not config.tied_embeddings:
+            self.target_embedding = nn.Embedding(config.vocabulary, config.size)
+            self.output_embedding = nn.Embedding(config.vocabulary, config.size)
+        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+        self.encoder_norm = nn.LayerNorm(config.size)
+        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        self.decoder_norm = nn.LayerNorm(config.size)
+        self.output_bias = nn.Parameter(torch.zeros(config.vocabulary))
+        self.dropout = nn.Dropout(config.dropout)
+        self.positions: Tensor
+        self.register_buffer("positions", sinusoids(config.max_length, config.size), False)
+        self._initialise()
+
+    def _initialise(self) -> None:
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                nn.init.zeros_(module.bias)
+            elif isinstance(module, nn.Embedding):
+                nn.init.normal_(module.weight, std=self.config.size**-0.5)
+
+    @property
+    def output_weight(self) -> Tensor:
+        """The matrix (V, D) that turns hidden states into logits."""
+        embedding = self.embedding if self.config.tied_embeddings else self.output_embedding
+        return embedding.weight
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.output_bias.device
+
+    def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
+        """Give the hidden states (B, T, D) that predict each next token of `target_BT`."""
+        mask = source_mask(source_BS)
+        memory_BSD = self.encode(source_BS, mask)
+        x_BTD = self.dropout(self._embed_target(target_BT) + self.positions[: target_BT.size(1)])
+        for layer in self.decoder:
+            x_BTD = layer(x_BTD, memory_BSD, mask)
+        hidden_BTD: Tensor = self.decoder_norm(x_BTD)
+        return hidden_BTD
+
+    def encode(self, source_BS: Tensor, mask: Tensor | None) -> Tensor:
+        """Give the memory (B, S, D) that the decoder attends over."""
+        scale = math.sqrt(self.config.size)
+        x_BSD = self.embedding(source_BS) * scale + self.positions[: source_BS.size(1)]
+        x_BSD = self.dropout(x_BSD)
+        for layer in self.encoder:
+            x_BSD = layer(x_BSD, mask)
+        memory_BSD: Tensor = self.encoder_norm(x_BSD)
+        return memory_BSD
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Give the logits (…, V) of hidden states (…, D)."""
+        return functional.linear(hidden, self.output_weight, self.output_bias)
+
+    def start(self, source_BS: Tensor, beams: int = 1) -> DecoderState:
+        """Encode sentences and open a cache with `beams` rows for each of them."""
+        mask = source_mask(source_BS)
+        memory_BSD = self.encode(source_BS, mask)
+        projected = [layer.cross.keys_and_values(memory_BSD) for layer in self.decoder_layers()]
+        layers = [LayerCache(keys, values, beams) for keys, values in projected]
+        return DecoderState(layers, mask, beams)
+
+    def step(self, state: DecoderState, tokens_N: Tensor) -> Tensor:
+        """Feed one token a row and give the logits (N, V) of the next; the state grows by one."""
+        x_ND = self._embed_target(tokens_N) + self.positions[state.length]
+        for layer, cache in zip(self.decoder_layers(), state.layers, strict=True):
+            x_ND = layer.step(x_ND, cache, state.mask)
+        state.length += 1
+        return self.logits(self.decoder_norm(x_ND))
+
+    def decoder_layers(self) -> Iterator[DecoderLayer]:
+        """Give the decoder's layers, with their type."""
+        return cast(Iterator[DecoderLayer], iter(self.decoder))
+
+    def _embed_target(self, tokens: Tensor) -> Tensor:
+        table = self.embedding if self.config.tied_embeddings else self.target_embedding
+        embedded: Tensor = table(tokens) * math.sqrt(self.config.size)
+        return embedded
+
+
+def source_mask(source_BS: Tensor) -> Tensor | None:
+    """Say which source positions may be attended to; None where there is no padding at all."""
+    real_BS = source_BS != PAD
+    # Asking a GPU for the answer would stall it; there the mask is always used.
+    if source_BS.device.type == "cpu" and bool(real_BS.all()):
+        return None
+    return real_BS[:, None, None, :]
+
+
+def sinusoids(length: int, size: int) -> Tensor:
+    """Sinusoidal positions: all sines first, then all cosines."""
+    frequencies = 10_000.0 ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
+    angles = torch.arange(length, dtype=torch.float64)[:, None] * frequencies
+    return torch.cat([angles.sin(), angles.cos()], dim=1).float()

@@ -1,0 +1,56 @@
+"""Softmax: one distribution over the vocabulary, trained by cross-entropy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from scones.ids import PAD
+from scones.outputs.base import OutputLayer, check_smoothing, without_padding
+from scones.recipes import option
+
+
+@dataclass(frozen=True)
+class Softmax(OutputLayer):
+    """The usual output layer: tokens are mutually exclusive and share one unit of probability."""
+
+    name: ClassVar[str] = "softmax"
+
+    label_smoothing: float = option(0.0, "probability spread evenly over the vocabulary")
+
+    def __post_init__(self) -> None:
+        check_smoothing(self.label_smoothing)
+
+    def initial_bias(self, vocabulary: int) -> float:
+        """Softmax does not feel a constant; 0 is as good as any."""
+        return 0.0
+
+    def token_losses(self, logits_NV: Tensor, targets_N: Tensor) -> Tensor:
+        """Cross-entropy, with the targets smoothed evenly over the vocabulary."""
+        logits_NV, safe_N, keep_N = without_padding(logits_NV, targets_N, PAD)
+        losses_N = functional.cross_entropy(
+            logits_NV, safe_N, reduction="none", label_smoothing=self.label_smoothing
+        )
+        return losses_N.masked_fill(~keep_N, 0.0)
+
+    def log_scores(self, logits_NV: Tensor) -> Tensor:
+        """Log-softmax."""
+        return torch.log_softmax(logits_NV.float(), dim=-1)
+
+    def best(self, logits_NV: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Normalise, but write only k scores a row: the order is that of the logits."""
+        logits_Nk, tokens_Nk = logits_NV.topk(k, dim=-1)
+        return logits_Nk.float() - _normaliser(logits_NV).unsqueeze(-1), tokens_Nk
+
+    def scores_of(self, logits_NV: Tensor, tokens_N: Tensor) -> Tensor:
+        """Log-softmax of one logit a row."""
+        chosen_N = logits_NV.gather(-1, tokens_N.unsqueeze(-1)).squeeze(-1)
+        return chosen_N.float() - _normaliser(logits_NV)
+
+
+def _normaliser(logits_NV: Tensor) -> Tensor:
+    return torch.logsumexp(logits_NV.float(), dim=-1)

@@ -1,0 +1,141 @@
+"""Recipes: one TOML file an experiment, read into plain dataclasses.
+
+A section of the file (`[prepare]`, `[model]`, `[output]`, `[train]`) fills one dataclass. Each
+field of such a dataclass carries its help text in `metadata["help"]`, so that the recipe key, the
+command-line flag and the documentation are one thing. All problems of a file are said at once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import re
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from scones.errors import SconesError
+
+Options = TypeVar("Options")
+
+SECTIONS = ("prepare", "model", "output", "train")
+
+
+def option(default: Any, help: str) -> Any:
+    """Give a dataclass field its default and its help text; a list default is copied."""
+    if isinstance(default, list):
+        return dataclasses.field(default_factory=lambda: list(default), metadata={"help": help})
+    return dataclasses.field(default=default, metadata={"help": help})
+
+
+def load_recipe(path: Path) -> dict[str, dict[str, Any]]:
+    """Read a recipe file into its sections, with ${VARIABLES} in strings expanded."""
+    path = Path(path)
+    try:
+        recipe = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SconesError(f"The recipe {path} does not exist.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise SconesError(f"The recipe {path} is not valid TOML: {problem}.") from None
+    except OSError as problem:
+        raise SconesError(f"The recipe {path} cannot be read: {problem.strerror}.") from None
+    for name, section in recipe.items():
+        if name not in SECTIONS or not isinstance(section, dict):
+            known = ", ".join(f"[{known}]" for known in SECTIONS)
+            raise SconesError(f"{path}: '{name}' is not a section of a recipe; there are {known}.")
+    return {name: _expand(section, path) for name, section in recipe.items()}
+
+
+def from_section(cls: type[Options], section: Mapping[str, Any], place: str) -> Options:
+    """Fill the dataclass `cls` from `section`; `place` names the source in error messages."""
+    problems: list[str] = []
+    types_by_name = typing.get_type_hints(cls)
+    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    for name, value in section.items():
+        if name not in fields:
+            near = difflib.get_close_matches(name, fields, n=1)
+            hint = f" (did you mean '{near[0]}'?)" if near else ""
+            problems.append(f"'{name}' is not known{hint}")
+            continue
+        try:
+            values[name] = _convert(value, types_by_name[name])
+        except (TypeError, ValueError):
+            wanted = describe_type(types_by_name[name])
+            problems.append(f"'{name}' must be {wanted}, not {value!r}")
+    for name, field in fields.items():
+        missing = field.default is field.default_factory is dataclasses.MISSING
+        if name not in section and missing:
+            problems.append(f"'{name}' is missing")
+    if problems:
+        raise SconesError(f"{place}: {'; '.join(problems)}.")
+    return cls(**values)
+
+
+def describe_type(annotation: Any) -> str:
+    """Say in words what values a field takes."""
+    optional, inner = _without_none(annotation)
+    if optional:
+        return describe_type(inner)
+    origin = typing.get_origin(annotation)
+    if origin is typing.Literal:
+        return "one of " + ", ".join(repr(choice) for choice in typing.get_args(annotation))
+    if origin is list:
+        return f"a list, each {describe_type(typing.get_args(annotation)[0])}"
+    names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+    return names.get(annotation, "a path" if annotation is Path else str(annotation))
+
+
+def _without_none(annotation: Any) -> tuple[bool, Any]:
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        inner = [part for part in typing.get_args(annotation) if part is not type(None)]
+        if len(inner) == 1:
+            return True, inner[0]
+    return False, annotation
+
+
+def _convert(value: Any, annotation: Any) -> Any:
+    optional, annotation = _without_none(annotation)
+    if optional and value is None:
+        return None
+    origin = typing.get_origin(annotation)
+    if origin is typing.Literal:
+        if value not in typing.get_args(annotation):
+            raise ValueError
+        return value
+    if origin is list:
+        (inner,) = typing.get_args(annotation)
+        items = value if isinstance(value, list) else [value]
+        return [_convert(item, inner) for item in items]
+    if dataclasses.is_dataclass(annotation) and isinstance(value, annotation):  # type: ignore[arg-type]
+        return value
+    if annotation is bool and not isinstance(value, bool):
+        raise TypeError
+    if annotation is int and (isinstance(value, bool) or not isinstance(value, int)):
+        raise TypeError
+    if annotation is float and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise TypeError
+    if annotation in (str, Path) and not isinstance(value, str | Path):
+        raise TypeError
+    return annotation(value)
+
+
+def _expand(value: Any, place: Path) -> Any:
+    if isinstance(value, dict):
+        return {name: _expand(item, place) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_expand(item, place) for item in value]
+    if not isinstance(value, str):
+        return value
+
+    def variable(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name not in os.environ:
+            raise SconesError(f"{place} uses ${{{name}}}, which is not set in the environment.")
+        return os.environ[name]
+
+    return re.sub(r"\$\{(\w+)\}", variable, value)
