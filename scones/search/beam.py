@@ -1,0 +1,239 @@
+"""Vanilla beam search of any size, for every output layer.
+
+At each step the `beam_size` best continuations of a sentence's hypotheses go on. An end of
+sentence that is among the best `beam_size` candidates finishes its hypothesis; the beam is then
+filled up again with hypotheses that go on. A sentence is done when no unfinished hypothesis can
+still pass its n-th best finished one: scores only fall, so that is when the best unfinished score
+is not above it. With a beam of 1 this is greedy search; with a beam that never drops anything it
+is exact.
+
+Shape letters: A sentences still active, k beam size, w candidates a row, c candidates a sentence,
+n translations wanted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from scones.errors import SconesError
+from scones.ids import END, PAD
+from scones.outputs import OutputLayer
+from scones.search.stepping import Hypothesis, Stepper, should_leave
+
+_NEVER = float("-inf")
+
+
+@torch.inference_mode()
+def beam_search(
+    model: Stepper,
+    output: OutputLayer,
+    source_BS: Tensor,
+    limits_B: Tensor,
+    beam_size: int,
+    n_best: int = 1,
+    length_penalty: float = 0.0,
+) -> list[list[Hypothesis]]:
+    """Translate a batch; each sentence gets up to `n_best` translations, the best first.
+
+    `length_penalty` p ranks finished translations by log-probability / length**p; 0, the default,
+    ranks by log-probability alone. A sentence with no finished translation within its limit gets
+    its best unfinished one.
+    """
+    check_beam(beam_size, n_best, length_penalty)
+    sentences, longest = source_BS.size(0), int(limits_B.max())
+    device = source_BS.device
+    state = model.start(source_BS, beam_size)
+    history = _History.empty(sentences, beam_size, longest, device)
+    finished = _Finished.empty(sentences, n_best, device)
+    active_A = torch.arange(sentences, device=device)
+    scores_Ak = torch.full((sentences, beam_size), _NEVER, dtype=torch.float64, device=device)
+    scores_Ak[:, 0] = 0.0  # at first all rows of a sentence are the same: one of them counts
+    tokens_N = torch.full((sentences * beam_size,), PAD, device=device)
+    done_A = torch.zeros(sentences, dtype=torch.bool, device=device)
+    for position in range(longest):
+        candidates = _candidates(output, model.step(state, tokens_N), scores_Ak)
+        finished.offer(active_A, position, candidates, beam_size, length_penalty)
+        chosen = candidates.going_on(beam_size)
+        history.write(active_A, position, chosen)
+        scores_Ak, tokens_N = chosen.totals, chosen.tokens.flatten()
+        if beam_size > 1:
+            state.reorder(chosen.rows())
+
+        limits_A = limits_B[active_A]
+        reachable_A = scores_Ak[:, 0] / limits_A.double() ** length_penalty
+        done_A |= finished.worst()[active_A] >= reachable_A
+        done_A |= limits_A <= position + 1
+        # A sentence that is done may stay for a while; nothing it does there counts any more.
+        scores_Ak = scores_Ak.masked_fill(done_A[:, None], _NEVER)
+        if should_leave(int(done_A.sum()), done_A.numel()):
+            staying = (~done_A).nonzero().squeeze(1)
+            if staying.numel() == 0:
+                break
+            state.keep(staying)
+            active_A, scores_Ak, done_A = active_A[staying], scores_Ak[staying], done_A[staying]
+            tokens_N = tokens_N.view(-1, beam_size)[staying].flatten()
+    return _read_out(history, finished, limits_B)
+
+
+def check_beam(beam_size: int, n_best: int, length_penalty: float) -> None:
+    """Refuse settings that have no meaning."""
+    if beam_size < 1:
+        raise SconesError(f"beam_size must be at least 1, not {beam_size}.")
+    if not 1 <= n_best <= beam_size:
+        raise SconesError(f"n_best must be between 1 and beam_size ({beam_size}), not {n_best}.")
+    if not length_penalty >= 0:
+        raise SconesError(f"length_penalty must be 0 or more, not {length_penalty}.")
+
+
+@dataclass
+class _Candidates:
+    """Continuations of a sentence's hypotheses, the best first."""
+
+    totals: Tensor
+    """(A, c) log-probability of hypothesis and token together, float64."""
+    terms: Tensor
+    """(A, c) log-probability of the token alone."""
+    tokens: Tensor
+    """(A, c) the token."""
+    parents: Tensor
+    """(A, c) which of the sentence's hypotheses it continues."""
+
+    def going_on(self, beam_size: int) -> _Candidates:
+        """Give the best candidates that do not end the sentence."""
+        going_on_Ac = self.totals.masked_fill(self.tokens == END, _NEVER)
+        totals_Ak, order_Ak = going_on_Ac.topk(beam_size, dim=-1)
+        return _Candidates(
+            totals_Ak,
+            self.terms.gather(1, order_Ak),
+            self.tokens.gather(1, order_Ak),
+            self.parents.gather(1, order_Ak),
+        )
+
+    def rows(self) -> Tensor:
+        """Give the row that each candidate continues."""
+        sentences, beam_size = self.parents.shape
+        first_A1 = torch.arange(sentences, device=self.parents.device)[:, None] * beam_size
+        return (first_A1 + self.parents).flatten()
+
+
+def _candidates(output: OutputLayer, logits_NV: Tensor, scores_Ak: Tensor) -> _Candidates:
+    sentences, beam_size = scores_Ak.shape
+    # k + 1 a row: should one of them be the end of sentence, k are left to go on.
+    width = min(beam_size + 1, logits_NV.size(-1))
+    terms_Nw, tokens_Nw = output.best(logits_NV, width)
+    totals_Nw = scores_Ak.reshape(-1, 1) + terms_Nw.double()
+    count = min(2 * beam_size, beam_size * width)
+    totals_Ac, order_Ac = totals_Nw.view(sentences, -1).topk(count, dim=-1)
+    return _Candidates(
+        totals_Ac,
+        terms_Nw.view(sentences, -1).gather(1, order_Ac),
+        tokens_Nw.view(sentences, -1).gather(1, order_Ac),
+        order_Ac // width,
+    )
+
+
+@dataclass
+class _Finished:
+    """The n best finished translations of every sentence."""
+
+    ranks: Tensor
+    """(B, n) log-probability over the length penalty; -inf where there is none yet."""
+    totals: Tensor
+    """(B, n) log-probability."""
+    terms: Tensor
+    """(B, n) log-probability of the end of sentence alone."""
+    parents: Tensor
+    """(B, n) the hypothesis that it ends."""
+    positions: Tensor
+    """(B, n) the position of its end of sentence."""
+
+    @classmethod
+    def empty(cls, sentences: int, n_best: int, device: torch.device) -> _Finished:
+        nothing = torch.full((sentences, n_best), _NEVER, dtype=torch.float64, device=device)
+        zeros = torch.zeros(sentences, n_best, dtype=torch.long, device=device)
+        return cls(nothing, nothing.clone(), nothing.float(), zeros, zeros.clone())
+
+    def worst(self) -> Tensor:
+        """Give the rank that a new translation of each sentence has to beat."""
+        return self.ranks[:, -1]
+
+    def offer(
+        self, active_A: Tensor, position: int, candidates: _Candidates, best: int, penalty: float
+    ) -> None:
+        """Take in those of the `best` first candidates that end their sentence."""
+        ends_Ak = candidates.tokens[:, :best] == END
+        totals_Ak = candidates.totals[:, :best]
+        ranks_Ak = (totals_Ak / (position + 1) ** penalty).masked_fill(~ends_Ak, _NEVER)
+        offered = (
+            ranks_Ak,
+            totals_Ak,
+            candidates.terms[:, :best],
+            candidates.parents[:, :best],
+            torch.full_like(candidates.parents[:, :best], position),
+        )
+        kept = (self.ranks, self.totals, self.terms, self.parents, self.positions)
+        both = [
+            torch.cat([old[active_A], new], dim=1) for old, new in zip(kept, offered, strict=True)
+        ]
+        _, order_An = both[0].topk(self.ranks.size(1), dim=-1)
+        for old, new in zip(kept, both, strict=True):
+            old[active_A] = new.gather(1, order_An)
+
+
+@dataclass
+class _History:
+    """Every hypothesis of every step, as a pointer to its parent and one token."""
+
+    parents: Tensor
+    """(T, B, k)"""
+    tokens: Tensor
+    """(T, B, k)"""
+    terms: Tensor
+    """(T, B, k)"""
+
+    @classmethod
+    def empty(cls, sentences: int, beam_size: int, longest: int, device: torch.device) -> _History:
+        shape = (longest, sentences, beam_size)
+        pointers = torch.zeros(shape, dtype=torch.int32, device=device)
+        terms = torch.zeros(shape, device=device)
+        return cls(pointers, pointers.clone(), terms)
+
+    def write(self, active_A: Tensor, position: int, chosen: _Candidates) -> None:
+        self.parents[position, active_A] = chosen.parents.int()
+        self.tokens[position, active_A] = chosen.tokens.int()
+        self.terms[position, active_A] = chosen.terms.float()
+
+
+def _read_out(history: _History, finished: _Finished, limits_B: Tensor) -> list[list[Hypothesis]]:
+    parents_TBk = history.parents.cpu().numpy()
+    tokens_TBk = history.tokens.cpu().numpy()
+    terms_TBk = history.terms.cpu().numpy()
+
+    def trace(sentence: int, position: int, slot: int) -> tuple[list[int], list[float]]:
+        tokens, terms = [], []
+        while position >= 0:
+            tokens.append(int(tokens_TBk[position, sentence, slot]))
+            terms.append(float(terms_TBk[position, sentence, slot]))
+            slot = int(parents_TBk[position, sentence, slot])
+            position -= 1
+        return tokens[::-1], terms[::-1]
+
+    results: list[list[Hypothesis]] = []
+    columns = (finished.totals, finished.terms, finished.parents, finished.positions)
+    rows = zip(finished.ranks.tolist(), *(column.tolist() for column in columns), strict=True)
+    for sentence, (ranks, totals, ends, slots, positions) in enumerate(rows):
+        found = []
+        for rank, total, end, slot, position in zip(
+            ranks, totals, ends, slots, positions, strict=True
+        ):
+            if rank > _NEVER:
+                tokens, terms = trace(sentence, position - 1, slot)
+                found.append(Hypothesis(tuple(tokens), total, (*terms, end), finished=True))
+        if not found:
+            tokens, terms = trace(sentence, int(limits_B[sentence]) - 1, 0)
+            found = [Hypothesis(tuple(tokens), sum(terms), tuple(terms), finished=False)]
+        results.append(found)
+    return results

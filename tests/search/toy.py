@@ -1,0 +1,81 @@
+"""A model that is a table: the logits of the next token after every prefix, and brute force."""
+
+import itertools
+import math
+
+import torch
+from torch import Tensor
+
+from scones.ids import END
+from scones.outputs import OutputLayer
+
+
+class ToyState:
+    def __init__(self, prefixes: list[tuple[int, ...]], sentences: list[int], beams: int) -> None:
+        self.prefixes = prefixes
+        self.sentences = sentences
+        self.beams = beams
+
+    def reorder(self, rows_N: Tensor) -> None:
+        rows = rows_N.tolist()
+        assert [row // self.beams for row in rows] == [i // self.beams for i in range(len(rows))]
+        self.prefixes = [self.prefixes[row] for row in rows]
+
+    def keep(self, sentences_B: Tensor) -> None:
+        rows = [s * self.beams + b for s in sentences_B.tolist() for b in range(self.beams)]
+        self.prefixes = [self.prefixes[row] for row in rows]
+        self.sentences = [self.sentences[s] for s in sentences_B.tolist()]
+
+
+class ToyModel:
+    """Random logits, drawn anew for every source number and prefix, the same every time."""
+
+    def __init__(self, vocabulary: int, seed: int, spread: float = 2.0) -> None:
+        self.vocabulary = vocabulary
+        self.seed = seed
+        self.spread = spread
+
+    def logits(self, source: int, prefix: tuple[int, ...]) -> Tensor:
+        number = hash((self.seed, source, *prefix)) % 2**31
+        generator = torch.Generator().manual_seed(number)
+        return torch.randn(self.vocabulary, generator=generator) * self.spread
+
+    def start(self, source_BS: Tensor, beams: int = 1) -> ToyState:
+        sources = source_BS[:, 0].tolist()
+        return ToyState([()] * (len(sources) * beams), sources, beams)
+
+    def step(self, state: ToyState, tokens_N: Tensor) -> Tensor:
+        state.prefixes = [(*p, t) for p, t in zip(state.prefixes, tokens_N.tolist(), strict=True)]
+        return torch.stack(
+            [
+                self.logits(state.sentences[row // state.beams], prefix[1:])
+                for row, prefix in enumerate(state.prefixes)
+            ]
+        )
+
+
+def brute_force(
+    model: ToyModel, output: OutputLayer, source: int, limit: int, penalty: float = 0.0
+) -> list[tuple[tuple[int, ...], float]]:
+    """All translations of at most `limit` tokens (end included), the best first."""
+    alphabet = [token for token in range(model.vocabulary) if token != END]
+    found = []
+    for length in range(limit):
+        for tokens in itertools.product(alphabet, repeat=length):
+            total = 0.0
+            for position, token in enumerate((*tokens, END)):
+                scores = output.log_scores(model.logits(source, tokens[:position]).unsqueeze(0))
+                total += float(scores[0, token])
+            found.append((tokens, total))
+    return sorted(found, key=lambda item: -item[1] / (len(item[0]) + 1) ** penalty)
+
+
+def same_ranking(found: list, ranking: list, count: int) -> bool:
+    """Compare an n-best list with the first `count` of a full ranking; only ties may trade places."""
+    if len(found) != min(count, len(ranking)):
+        return False
+    for have, (_, score) in zip(found, ranking, strict=False):
+        tied = {tokens for tokens, other in ranking if math.isclose(other, score, abs_tol=1e-5)}
+        if have.tokens not in tied or not math.isclose(have.log_prob, score, abs_tol=1e-5):
+            return False
+    return len({have.tokens for have in found}) == len(found)
