@@ -71,7 +71,7 @@ def brute_force(
 
 
 def same_ranking(found: list, ranking: list, count: int) -> bool:
-    """Compare an n-best list with the first `count` of a full ranking; only ties may trade places."""
+    """Compare an n-best list with the first `count` of a full ranking; ties may trade places."""
     if len(found) != min(count, len(ranking)):
         return False
     for have, (_, score) in zip(found, ranking, strict=False):

@@ -1,0 +1,76 @@
+import pytest
+import sacrebleu
+
+from scones.errors import SconesError
+from scones.evaluation import metrics
+
+PEERS = {"bleu": sacrebleu.BLEU, "chrf": sacrebleu.CHRF, "ter": sacrebleu.TER}
+
+
+@pytest.mark.parametrize("metric", PEERS)
+@pytest.mark.parametrize("sets", [1, 2, 3])
+def test_value_name_and_signature_are_sacrebleus(metric, sets, references, spoil):
+    outputs = spoil(0.3, 1)
+    reference_sets = [references, spoil(0.1, 2), spoil(0.2, 3)][:sets]
+    peer = PEERS[metric]()
+    expected = peer.corpus_score(outputs, reference_sets)
+
+    scored = metrics.score(metric, outputs, reference_sets)
+
+    assert scored.value == expected.score
+    assert scored.name == expected.name == metrics.METRIC_NAMES[metric]
+    assert scored.signature == str(peer.get_signature())
+    assert scored == getattr(metrics, metric)(outputs, reference_sets)
+
+
+def test_missing_references_give_a_variable_number(references, spoil):
+    second = [text if number % 2 else None for number, text in enumerate(spoil(0.2, 5))]
+    peer = sacrebleu.BLEU()
+    expected = peer.corpus_score(spoil(0.3, 1), [references, second])
+    scored = metrics.bleu(spoil(0.3, 1), [references, second])
+    assert scored.value == expected.score
+    assert scored.signature == str(peer.get_signature())
+    assert "nrefs:var" in scored.signature
+
+
+def test_length_ratio_takes_the_closest_reference():
+    short, long = ["one two three ."], ["one two three four five six seven ."]
+    assert metrics.length_ratio(["one two three four ."], [short]) == 5 / 4
+    assert metrics.length_ratio(["one two three four ."], [short, long]) == 5 / 4
+    assert metrics.length_ratio(["one two three four five six ."], [short, long]) == 7 / 8
+    assert metrics.bleu(["one two"], [short]).length_ratio == 2 / 4
+    assert metrics.chrf(["one two"], [short]).length_ratio is None
+
+
+def test_tokenizer_counts_and_is_in_the_signature():
+    scored = metrics.bleu(["ab"], [["abcd"]], tokenize="char")
+    assert scored.length_ratio == 2 / 4
+    assert "tok:char" in scored.signature
+
+
+def test_empty_hypotheses_are_allowed():
+    assert metrics.bleu(["", "a b c d"], [["a b", "a b c d"]]).length_ratio == 4 / 6
+    assert metrics.ter(["", ""], [["a b", "c"]]).value == 100
+
+
+@pytest.mark.parametrize(
+    ("hypotheses", "references", "sentence"),
+    [
+        ([], [[]], "no hypotheses were given"),
+        (["a"], [], "at least one reference set"),
+        (["a", "b"], [["a", "b"], ["a"]], "Reference set 2 has 1 texts for 2 hypotheses"),
+        (["a"], ["a"], "list of reference sets"),
+        (["a", "b"], [["a", None], ["a", None]], "Sentence 2 has no reference"),
+    ],
+)
+@pytest.mark.parametrize("metric", PEERS)
+def test_texts_that_do_not_fit_are_refused(metric, hypotheses, references, sentence):
+    with pytest.raises(SconesError, match=sentence):
+        metrics.score(metric, hypotheses, references)
+
+
+def test_unknown_names_are_refused_with_the_known_ones():
+    with pytest.raises(SconesError, match=r"'blue'.*bleu, chrf, ter, bleurt or comet"):
+        metrics.score("blue", ["a"], [["a"]])
+    with pytest.raises(SconesError, match=r"'flores200'.*13a, intl, zh, char or none"):
+        metrics.bleu(["a"], [["a"]], tokenize="flores200")

@@ -1,0 +1,95 @@
+import random
+
+import numpy as np
+import pytest
+import sacrebleu
+from sacrebleu.significance import PairedTest
+
+from scones.errors import SconesError
+from scones.evaluation.significance import mark, paired_bootstrap
+
+PEERS = {"bleu": sacrebleu.BLEU, "chrf": sacrebleu.CHRF, "ter": sacrebleu.TER}
+
+
+@pytest.fixture
+def systems(spoil):
+    return {"baseline": spoil(0.3, 1), "close": spoil(0.28, 2), "worse": spoil(0.5, 3)}
+
+
+@pytest.mark.parametrize("metric", PEERS)
+@pytest.mark.parametrize("sets", [1, 2])
+def test_equals_sacrebleus_paired_bootstrap(metric, sets, systems, references, spoil, monkeypatch):
+    monkeypatch.setenv("SACREBLEU_SEED", "99")
+    reference_sets = [references, spoil(0.1, 4)][:sets]
+    peer = PairedTest(
+        list(systems.items()), {metric: PEERS[metric]()}, reference_sets, "bs", n_samples=200
+    )
+    signatures, columns = peer()
+    (name,) = signatures
+
+    results = paired_bootstrap(metric, systems, reference_sets, resamples=200, seed=99)
+
+    assert [result.system for result in results] == columns["System"]
+    for ours, theirs in zip(results, columns[name], strict=True):
+        assert ours.metric == name
+        assert ours.signature == str(signatures[name])
+        assert ours.score == theirs.score
+        assert ours.p == theirs.p_value
+        # sacreBLEU resamples in single precision.
+        assert ours.mean == pytest.approx(theirs.mean, rel=1e-5)
+        assert (ours.high - ours.low) / 2 == pytest.approx(theirs.ci, rel=1e-4)
+        assert ours.low < ours.score < ours.high
+
+
+@pytest.mark.parametrize("metric", PEERS)
+def test_a_worse_system_is_marked_and_an_equal_one_is_not(metric, systems, references):
+    systems["same"] = list(systems["baseline"])
+    baseline, close, worse, same = paired_bootstrap(metric, systems, [references])
+    assert (baseline.p, baseline.mark) == (None, "")
+    assert close.mark == ""
+    assert (worse.p, worse.mark) == (1 / 1001, "‡")
+    assert (same.p, same.mark) == (1.0, "")
+
+
+def test_only_the_seed_decides(systems, references):
+    def run(seed):
+        return paired_bootstrap("bleu", systems, [references], resamples=100, seed=seed)
+
+    first = run(0)
+    np.random.seed(5)
+    random.seed(5)
+    assert run(0) == first
+    assert run(1) != first
+
+
+def test_a_further_system_changes_nothing_for_the_others(systems, references):
+    all_three = paired_bootstrap("chrf", systems, [references], resamples=100)
+    del systems["close"]
+    assert paired_bootstrap("chrf", systems, [references], resamples=100) == all_three[::2]
+
+
+def test_marks_of_the_paper():
+    assert [mark(p) for p in (0.001, 0.0099, 0.01, 0.049, 0.05, 1.0)] == [
+        "‡",
+        "‡",
+        "†",
+        "†",
+        "",
+        "",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"metric": "meteor"}, "'meteor' is unknown"),
+        ({"systems": {}}, "no systems"),
+        ({"systems": {"a": ["x", "y"], "b": ["x"]}}, "2 texts for 1 hypotheses"),
+        ({"resamples": 99}, "99 resamples are too few"),
+        ({"seed": -1}, "seed -1 is negative"),
+    ],
+)
+def test_mistakes_are_refused(changes, sentence):
+    arguments = {"metric": "bleu", "systems": {"a": ["x", "y"]}, "references": [["x", "y"]]}
+    with pytest.raises(SconesError, match=sentence):
+        paired_bootstrap(**(arguments | changes))
