@@ -1,3 +1,24 @@
-"""The version of the package, importable without anything heavy."""
+"""The version of the package and the commit it runs from, without anything heavy."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
 
 __version__ = "0.1.0"
+
+
+def commit() -> str | None:
+    """Give the git commit of the source tree, "+" behind it if changed; None when installed."""
+    here = Path(__file__).resolve().parent
+    if not (here.parent / ".git").exists():
+        return None
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    try:
+        return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "-s", "-uno") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None

@@ -50,11 +50,13 @@ def evaluate(
     from rich.console import Console
 
     from scones.evaluation.metrics import METRIC_NAMES, check_metric, length_ratio
+    from scones.text.reading import read_aligned
 
     for key in metric:
         check_metric(key)
     files = _system_files(hypotheses)
-    texts = _read_aligned([*files.values(), *reference, *([source] if source else [])], dos)
+    paths = list(dict.fromkeys([*files.values(), *reference, *([source] if source else [])]))
+    texts = dict(zip(paths, read_aligned(paths, dos=dos), strict=True))
     systems = {name: texts[file] for name, file in files.items()}
     references = [texts[file] for file in reference]
     checkpoints = {"bleurt": bleurt_checkpoint, "comet": comet_checkpoint}
@@ -104,21 +106,6 @@ def _system_files(arguments: Sequence[str]) -> dict[str, Path]:
             )
         files[name] = Path(path)
     return files
-
-
-def _read_aligned(files: Sequence[Path], dos: bool) -> dict[Path, list[str]]:
-    """Read files that must have equally many lines."""
-    from scones.text.reading import read_texts
-
-    texts = {file: read_texts(file, dos=dos) for file in dict.fromkeys(files)}
-    (first, first_lines), *others = texts.items()
-    for file, lines in others:
-        if len(lines) != len(first_lines):
-            raise SconesError(
-                f"{first} has {len(first_lines):,} lines but {file} has {len(lines):,}; "
-                "hypotheses, references and source must match line by line."
-            )
-    return texts
 
 
 def _rows(

@@ -1,0 +1,142 @@
+"""`scones compare`: the paper's comparison for two or more models."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from scones.errors import SconesError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from scones.paper.comparison import Comparison, Judged
+
+
+def compare(
+    models: Annotated[
+        list[str],
+        typer.Argument(metavar="MODEL", help="Model folders as FOLDER or NAME=FOLDER."),
+    ],
+    source: Annotated[Path, typer.Option("--source", help="The test set's source text.")],
+    reference: Annotated[
+        list[Path], typer.Option("--reference", "-r", help="A reference file; may be repeated.")
+    ],
+    judged: Annotated[
+        Path | None, typer.Option(help="JSON with all valid translations (test.json of creamtea).")
+    ] = None,
+    judged_dev: Annotated[
+        Path | None, typer.Option(help="The same for the development set, to choose thresholds.")
+    ] = None,
+    show: Annotated[int, typer.Option(help="Translations to show.")] = 5,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    output: Annotated[
+        Path | None, typer.Option(help="Write all figures to this JSON file.")
+    ] = None,
+) -> None:
+    """Compare models as the paper does: greedy and beam 4, BLEU with significance, speed.
+
+    The first model is the baseline. Where all valid translations are known, also: how many of
+    the outputs are valid, and which valid and invalid translations a model accepts.
+    """
+    from rich.console import Console
+
+    from scones.files import write_json
+    from scones.paper.comparison import compare as compare_models
+    from scones.paper.comparison import read_judged
+    from scones.text.reading import read_aligned
+
+    sources, *references = read_aligned([source, *reference])
+    known = read_judged(judged) if judged else []
+    known_dev = read_judged(judged_dev) if judged_dev else []
+    result = compare_models(
+        _named(models),
+        sources,
+        references,
+        known,
+        known_dev,
+        device,
+        say=lambda text: print(text, file=sys.stderr),  # noqa: T201
+    )
+    if output:
+        write_json(output, result.to_json())
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console.width = 120
+    for table in _tables(result):
+        console.print(table)
+    console.print("† p < .05, ‡ p < .01 against the first system (paired bootstrap)")
+    console.print(next(iter(result.bleu.values()))[0].signature)
+    for index in range(min(show, len(sources))):
+        _show(console.print, result, index, sources, known)
+
+
+def _named(models: list[str]) -> dict[str, Path]:
+    named: dict[str, Path] = {}
+    for argument in models:
+        name, equals, path = argument.partition("=")
+        if not equals:
+            name, path = Path(argument).name, argument
+        if name in named:
+            raise SconesError(f"Two models are called '{name}'; name them with NAME=FOLDER.")
+        named[name] = Path(path)
+    return named
+
+
+def _tables(result: Comparison) -> list[Table]:
+    from rich.table import Table
+
+    quality = Table(title="BLEU and speed")
+    quality.add_column("system")
+    for search in result.bleu:
+        for title in (f"BLEU, {search}", "gain", "sentences/s"):
+            quality.add_column(title, justify="right")
+    for index, (name, report) in enumerate(result.systems.items()):
+        cells = []
+        for search, scores in result.bleu.items():
+            gain = 100 * (scores[index].score / max(scores[0].score, 1e-9) - 1)
+            shown = "" if index == 0 else f"{gain:+.1f} %{scores[index].mark}"
+            speed = report.sentences_per_second[search]
+            cells += [f"{scores[index].score:.2f}", shown, f"{speed:,.0f}"]
+        quality.add_row(name, *cells)
+    tables = [quality]
+    if any(report.valid for report in result.systems.values()):
+        tables.append(_validity(result))
+    return tables
+
+
+def _validity(result: Comparison) -> Table:
+    from rich.table import Table
+
+    table = Table(title="All valid translations are known")
+    table.add_column("system")
+    for search in result.bleu:
+        table.add_column(f"valid outputs, {search}", justify="right")
+    for title in ("valid ones found", "invalid ones believed", "threshold P", "ROC area"):
+        table.add_column(title, justify="right")
+    for name, report in result.systems.items():
+        cells = [f"{report.valid[search]:.1%}" for search in result.bleu]
+        if (judged := report.acceptance) is not None:
+            import math
+
+            cells += [f"{judged.found:.1%}", f"{judged.believed:.1%}"]
+            cells += [f"{math.exp(judged.threshold):.2g}", f"{judged.area:.4f}"]
+        table.add_row(name, *cells)
+    return table
+
+
+def _show(
+    write: Any, result: Comparison, index: int, sources: list[str], judged: list[Judged]
+) -> None:
+    write(f"\n{sources[index]}")
+    for name, report in result.systems.items():
+        text = report.hypotheses["greedy"][index]
+        verdict = ""
+        if index < len(judged):
+            count = len(judged[index].references)
+            right = text in judged[index].references
+            verdict = f"   (one of the {count} valid ones)" if right else "   (not valid)"
+        write(f"  {name:10} {text}{verdict}")

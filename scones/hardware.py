@@ -1,0 +1,54 @@
+"""The device, its number format, and how fast it can multiply matrices."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from scones.errors import SconesError
+
+
+def choose_device(name: str) -> torch.device:
+    """Turn "auto", "cpu", "cuda" or "cuda:N" into a device that is there."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise SconesError(f"The device '{name}' is not known; use auto, cpu or cuda.") from None
+    if device.type not in ("cpu", "cuda"):
+        raise SconesError(f"The device '{name}' is not supported; use auto, cpu or cuda.")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise SconesError(f"The device '{name}' is not there; use --device auto or cpu.")
+    return device
+
+
+def choose_precision(name: str, device: torch.device) -> torch.dtype:
+    """Turn "auto", "float32" or "bf16" into the type of the matrix products."""
+    if name == "float32":
+        return torch.float32
+    if name == "bf16":
+        return torch.bfloat16
+    fast = device.type == "cuda" or torch.cpu._is_avx512_bf16_supported()
+    return torch.bfloat16 if fast else torch.float32
+
+
+def matrix_rate(device: torch.device, precision: torch.dtype) -> float:
+    """Measure, in a fraction of a second, the FLOP/s of a large matrix product."""
+    size = 8192 if device.type == "cuda" else 1024
+    left = torch.randn(size, size, device=device, dtype=precision)
+    right = torch.randn(size, size, device=device, dtype=precision)
+    fastest = float("inf")
+    for _ in range(4):  # the first one warms up
+        _wait(device)
+        begin = time.perf_counter()
+        left @ right
+        _wait(device)
+        fastest = min(fastest, time.perf_counter() - begin)
+    return 2 * size**3 / fastest
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

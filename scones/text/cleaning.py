@@ -1,0 +1,320 @@
+"""Cleaning parallel text: one pair in, one verdict out, and a count for every reason.
+
+A kept text is normalised a little, and the same for every language: white space of any kind
+(also a no-break space, a Unicode line separator or a `\\r` at the end) becomes one space, none
+stands at either end, and invisible characters that carry no meaning (soft hyphens, zero-width
+spaces, byte-order and direction marks) are removed. Zero-width joiners stay, since some scripts
+need them; case and compatibility characters stay, since subwords see to them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from scones.errors import SconesError
+from scones.text.language import LanguageIdentifier, check_language
+from scones.text.reading import MAX_LINE_BYTES, NOT_TWO_COLUMNS, bad_byte
+
+REASONS: Final = {
+    "columns": "a TSV line without exactly one TAB",
+    "encoding": "not UTF-8",
+    "control": "control, private-use or replacement characters",
+    "empty": "nothing on one side",
+    "short": "too few words on one side",
+    "long": "too many words or characters on one side",
+    "ratio": "one side much longer than the other",
+    "copy": "source and target are the same text",
+    "held out": "a text of the development or test set",
+    "language (source)": "the source is in another language",
+    "language (target)": "the target is in another language",
+    "duplicate": "the same pair was there before",
+}
+"""Why a pair is dropped, in the order of checking: the first that applies is counted."""
+
+_FORBIDDEN = re.compile(
+    "[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd\ue000-\uf8ff\ufdd0-\ufdef\ufffe\uffff\U000f0000-\U0010ffff]"
+)
+_INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
+
+_MAX_UNREADABLE_SHARE = 0.1
+_EXAMPLES = 3
+_EXAMPLE_CHARACTERS = 80
+
+
+@dataclass(frozen=True)
+class CleaningConfig:
+    """Which pairs are kept. The defaults suit text of the kind used at WMT."""
+
+    min_words: int = 1
+    """Fewest words a side may have, counted by white space."""
+    max_words: int = 200
+    """Most words a side may have, counted by white space."""
+    max_characters: int = 1500
+    """Most characters a side may have; this is what limits languages without spaces."""
+    max_ratio: float = 3.0
+    """How many times longer than the other a side may be, in characters or in UTF-8 bytes,
+    whichever are closer: Chinese has few characters, Hindi many bytes."""
+    ratio_slack: int = 20
+    """So many characters or bytes more are allowed, for the sake of short sentences."""
+    drop_copies: bool = True
+    """Drop a pair whose source and target are the same text."""
+    drop_duplicates: bool = True
+    """Drop a pair that was there before. Whoever reads the whole corpus must see to it."""
+    identify_language: bool = True
+    """Drop a pair with a side that is plainly in another language than it should be."""
+
+    def validate(self) -> None:
+        """Raise one `SconesError` that names every value that makes no sense."""
+        problems = []
+        if self.min_words < 1:
+            problems.append(f"min_words is {self.min_words} but must be at least 1")
+        if self.max_words < self.min_words:
+            problems.append(
+                f"max_words is {self.max_words} but must be at least min_words, {self.min_words}"
+            )
+        if not 1 <= self.max_characters <= MAX_LINE_BYTES:
+            problems.append(
+                f"max_characters is {self.max_characters} but must be 1 to {MAX_LINE_BYTES:,}"
+            )
+        if not self.max_ratio >= 1:
+            problems.append(f"max_ratio is {self.max_ratio} but must be at least 1")
+        if self.ratio_slack < 0:
+            problems.append(f"ratio_slack is {self.ratio_slack} but must not be negative")
+        if problems:
+            raise SconesError(f"The cleaning cannot work so: {'; '.join(problems)}.")
+
+
+class Verdict(NamedTuple):
+    """What the cleaner says of a pair; a dropped pair has a reason and empty texts."""
+
+    reason: str | None
+    """A name of `REASONS`, or None: kept."""
+    source: str = ""
+    target: str = ""
+    digest: bytes = b""
+    """16 bytes that equal those of another kept pair only if it has the same two texts."""
+
+
+class Cleaner:
+    """Judges pairs one by one; it holds nothing that grows with the corpus."""
+
+    def __init__(
+        self,
+        config: CleaningConfig,
+        source_language: str,
+        target_language: str,
+        held_out: frozenset[bytes] = frozenset(),
+    ) -> None:
+        """`held_out` holds the `text_digest` of every text that must not be trained on."""
+        config.validate()
+        self.config = config
+        self.source_language = source_language
+        self.target_language = target_language
+        self.held_out = held_out
+        self._identifier: LanguageIdentifier | None = None
+        if config.identify_language:
+            check_language(source_language)
+            check_language(target_language)
+            self._identifier = LanguageIdentifier()
+
+    def check(self, source: bytes, target: bytes) -> Verdict:
+        """Judge a pair as `reading.pairs` gives it; the cheap checks come first."""
+        if target == NOT_TWO_COLUMNS:
+            return Verdict("columns")
+        if max(len(source), len(target)) > MAX_LINE_BYTES:
+            return Verdict("long")
+        try:
+            source_text, target_text = source.decode(), target.decode()
+        except UnicodeDecodeError:
+            return Verdict("encoding")
+        if _FORBIDDEN.search(source_text) or _FORBIDDEN.search(target_text):
+            return Verdict("control")
+        source_words, target_words = _words(source_text), _words(target_text)
+        source_text, target_text = " ".join(source_words), " ".join(target_words)
+        reason = (
+            self._length_fault(len(source_words), len(target_words), source_text, target_text)
+            or self._content_fault(source_text, target_text)
+            or self._language_fault(source_text, target_text)
+        )
+        if reason:
+            return Verdict(reason)
+        return Verdict(None, source_text, target_text, _digest(f"{source_text}\n{target_text}"))
+
+    def _length_fault(
+        self, source_words: int, target_words: int, source: str, target: str
+    ) -> str | None:
+        config = self.config
+        if not source_words or not target_words:
+            return "empty"
+        if min(source_words, target_words) < config.min_words:
+            return "short"
+        lengths = len(source), len(target)
+        if (
+            max(source_words, target_words) > config.max_words
+            or max(lengths) > config.max_characters
+        ):
+            return "long"
+        if self._lopsided(*lengths) and self._lopsided(len(source.encode()), len(target.encode())):
+            return "ratio"
+        return None
+
+    def _lopsided(self, one: int, other: int) -> bool:
+        return max(one, other) > self.config.max_ratio * min(one, other) + self.config.ratio_slack
+
+    def _content_fault(self, source: str, target: str) -> str | None:
+        if self.config.drop_copies and source == target:
+            return "copy"
+        if self.held_out and (_digest(source) in self.held_out or _digest(target) in self.held_out):
+            return "held out"
+        return None
+
+    def _language_fault(self, source: str, target: str) -> str | None:
+        if self._identifier is None:
+            return None
+        if not self._identifier.accepts(source, self.source_language):
+            return "language (source)"
+        if not self._identifier.accepts(target, self.target_language):
+            return "language (target)"
+        return None
+
+
+def text_digest(text: str) -> bytes:
+    """Give the 16 bytes by which the cleaner knows a held-out text, however it is spaced."""
+    return _digest(" ".join(_words(text)))
+
+
+def _digest(text: str) -> bytes:
+    return blake2b(text.encode(), digest_size=16).digest()
+
+
+def _words(text: str) -> list[str]:
+    return _INVISIBLE.sub("", text).split()
+
+
+class Example(NamedTuple):
+    """A dropped pair, shortened for a reader."""
+
+    line: int
+    source: str
+    target: str
+
+
+class _BadByte(NamedTuple):
+    line: int
+    side: str
+    fault: str
+
+
+@dataclass
+class CleaningReport:
+    """How many pairs were kept, and how many dropped for which reason, with examples.
+
+    Reports of parts of a corpus, made by several processes, are merged into one.
+    """
+
+    total: int = 0
+    kept: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[Example]] = field(default_factory=dict)
+    unreadable: int = 0
+    """Pairs that are not UTF-8 or hold a NUL byte: many of them mean a wrong encoding."""
+    first_unreadable: _BadByte | None = None
+
+    def add(self, line: int, reason: str | None, source: bytes, target: bytes) -> None:
+        """Count one pair, as it was read, by the reason of its verdict."""
+        self.total += 1
+        if reason is None:
+            self.kept += 1
+            return
+        self._drop(line, reason, source, target)
+        if reason in ("encoding", "control"):
+            for side, text in (("source", source), ("target", target)):
+                if fault := bad_byte(text):
+                    self.unreadable += 1
+                    self._note_unreadable(_BadByte(line, side, fault))
+                    break
+
+    def add_duplicate(self, line: int, source: bytes, target: bytes) -> None:
+        """Count a pair that was counted as kept as a duplicate instead."""
+        self.kept -= 1
+        self._drop(line, "duplicate", source, target)
+
+    def merge(self, other: CleaningReport) -> None:
+        """Add another report's counts; the examples with the lowest line numbers stay."""
+        self.total += other.total
+        self.kept += other.kept
+        self.counts += other.counts
+        for reason, examples in other.examples.items():
+            both = self.examples.get(reason, []) + examples
+            self.examples[reason] = sorted(both)[:_EXAMPLES]
+        self.unreadable += other.unreadable
+        if other.first_unreadable:
+            self._note_unreadable(other.first_unreadable)
+
+    def check_encoding(self, source: Path, target: Path | None = None) -> None:
+        """Refuse files of which more than a tenth, as far as they were read, is not UTF-8 text."""
+        if not self.first_unreadable or self.unreadable <= _MAX_UNREADABLE_SHARE * self.total:
+            return
+        line, side, fault = self.first_unreadable
+        path = target if target and side == "target" else source
+        raise SconesError(
+            f"{path} is not UTF-8 text: {self.unreadable:,} of the {self.total:,} pairs read "
+            f"are broken, the first in line {line} ({side}: {fault}); convert it, for example "
+            "with iconv -f latin1 -t utf-8."
+        )
+
+    def check_kept(self, source: Path, target: Path | None = None) -> None:
+        """Refuse files of which, read to their end, nothing was kept."""
+        if self.kept:
+            return
+        [(reason, count)] = self.counts.most_common(1) or [("empty", 0)]
+        files = f"{source} and {target}" if target else f"{source}"
+        raise SconesError(
+            f"Nothing of {files} is left after cleaning: {count:,} of {self.total:,} pairs were "
+            f"dropped for {reason!r} ({REASONS[reason]}); check the files, their order and their "
+            "languages, or loosen the limits."
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the report as plain values, the reasons in their order."""
+        return {
+            "total": self.total,
+            "kept": self.kept,
+            "dropped": {reason: self.counts[reason] for reason in REASONS},
+            "examples": {
+                reason: [example._asdict() for example in self.examples[reason]]
+                for reason in REASONS
+                if reason in self.examples
+            },
+        }
+
+    def table(self) -> str:
+        """Give the report as lines of text, without the reasons that dropped nothing."""
+        rows = [("read", self.total, "pairs"), ("kept", self.kept, "pairs")]
+        rows += [(name, self.counts[name], why) for name, why in REASONS.items()]
+        return "\n".join(
+            f"{name:<18}{count:>14,}{count / max(self.total, 1):>9.2%}  {why}"
+            for name, count, why in rows
+            if count or why == "pairs"
+        )
+
+    def _drop(self, line: int, reason: str, source: bytes, target: bytes) -> None:
+        self.counts[reason] += 1
+        examples = self.examples.setdefault(reason, [])
+        if len(examples) < _EXAMPLES:
+            examples.append(Example(line, _shortened(source), _shortened(target)))
+
+    def _note_unreadable(self, bad: _BadByte) -> None:
+        if self.first_unreadable is None or bad.line < self.first_unreadable.line:
+            self.first_unreadable = bad
+
+
+def _shortened(line: bytes) -> str:
+    # Four bytes a character at most: enough of a very long line without decoding all of it.
+    text = line[: 4 * _EXAMPLE_CHARACTERS + 4].decode(errors="backslashreplace").strip()
+    return text if len(text) <= _EXAMPLE_CHARACTERS else text[: _EXAMPLE_CHARACTERS - 1] + "…"

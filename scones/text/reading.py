@@ -1,0 +1,247 @@
+"""Reading text: two line-aligned files or one TSV, plain or compressed, in bounded memory.
+
+A line ends at `\\n` and nowhere else, because real corpora hold other Unicode separators inside
+a sentence. What is wrong with a whole file (missing, empty, UTF-16, Windows line ends, unequal
+numbers of lines, a cut-off download) is a `SconesError`. What is wrong with one line of a large
+corpus is no error here: the line is handed on as it is, and the cleaner counts it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import zlib
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import IO, Any, Final, cast
+
+from scones.errors import SconesError
+
+MAX_LINE_BYTES: Final = 1 << 20
+"""A longer line is cut to one byte more than this, so that its length tells that it was cut."""
+
+NOT_TWO_COLUMNS: Final = b"\n"
+"""Stands for the target of a TSV line without exactly one TAB; no real line can hold it."""
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_MAGIC = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ\x00", ".zst": b"\x28\xb5\x2f\xfd"}
+
+
+def lines(path: Path, *, dos: bool = False) -> Iterator[bytes]:
+    """Yield the lines of a file without their `\\n`; `.gz`, `.xz` and `.zst` are unpacked.
+
+    `dos` allows and removes what Windows adds: a byte-order mark and a `\\r` before each `\\n`.
+    A line of more than `MAX_LINE_BYTES` comes cut to `MAX_LINE_BYTES + 1` bytes. The file is
+    opened when the first line is asked for, and that is when its defects are raised.
+    """
+    path = Path(path)
+    try:
+        with _open(path) as file:
+            first = True
+            while line := file.readline(MAX_LINE_BYTES + 1):
+                if line.endswith(b"\n"):
+                    line = line[:-1]
+                elif len(line) > MAX_LINE_BYTES:
+                    _skip_rest_of_line(file)
+                if first:
+                    line = _checked_first_line(path, line, dos)
+                    first = False
+                yield line.removesuffix(b"\r") if dos else line
+            if first:
+                raise SconesError(f"{path} is empty; give a file with at least one line.")
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, _DamagedZstd) as problem:
+        raise SconesError(
+            f"{path} is damaged or cut off ({problem}); download or compress it again."
+        ) from None
+    except OSError as problem:
+        raise SconesError(f"{path} cannot be read ({problem.strerror or problem}).") from None
+
+
+def pairs(
+    source: Path, target: Path | None = None, *, dos: bool = False
+) -> Iterator[tuple[bytes, bytes]]:
+    """Yield (source, target) lines of two aligned files, or of one TSV where `target` is None.
+
+    A TSV whose first line is not two columns is refused; a later such line comes whole, with
+    `NOT_TWO_COLUMNS` for its target.
+    """
+    if target is None:
+        yield from _columns(source, dos)
+        return
+    left, right = lines(source, dos=dos), lines(target, dos=dos)
+    for number, (source_line, target_line) in enumerate(zip_longest(left, right)):
+        if source_line is None or target_line is None:
+            longer = number + 1 + sum(1 for _ in (right if source_line is None else left))
+            counts = (number, longer) if source_line is None else (longer, number)
+            raise SconesError(
+                f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}; the two files "
+                "must be translations of each other line by line."
+            )
+        yield source_line, target_line
+
+
+def read_texts(path: Path, *, dos: bool = False) -> list[str]:
+    """Read a small file (a development or test set) whole; any broken line is an error."""
+    texts = []
+    for number, line in enumerate(lines(path, dos=dos), start=1):
+        if len(line) > MAX_LINE_BYTES:
+            raise SconesError(
+                f"{path}, line {number} is longer than {MAX_LINE_BYTES:,} bytes; "
+                "split it into sentences."
+            )
+        if fault := bad_byte(line):
+            raise SconesError(
+                f"{path}, line {number} is not UTF-8 text ({fault}); convert the file, for "
+                "example with iconv -f latin1 -t utf-8, or mend the line."
+            )
+        texts.append(line.decode())
+    return texts
+
+
+def read_aligned(paths: Sequence[Path], *, dos: bool = False) -> list[list[str]]:
+    """Read small files that must have equally many lines."""
+    texts = [read_texts(path, dos=dos) for path in paths]
+    for path, lines_there in zip(paths, texts, strict=True):
+        if len(lines_there) != len(texts[0]):
+            raise SconesError(
+                f"{paths[0]} has {len(texts[0]):,} lines but {path} has {len(lines_there):,}; "
+                "they must match line by line."
+            )
+    return texts
+
+
+def bad_byte(line: bytes) -> str | None:
+    """Say which byte keeps a line from being UTF-8 text ("byte 3 is 0xE4"), if one does."""
+    try:
+        line.decode()
+    except UnicodeDecodeError as problem:
+        position = problem.start
+    else:
+        position = line.find(b"\0")
+    return f"byte {position + 1} is 0x{line[position]:02X}" if position >= 0 else None
+
+
+def _columns(path: Path, dos: bool) -> Iterator[tuple[bytes, bytes]]:
+    for number, line in enumerate(lines(path, dos=dos)):
+        tabs = line.count(b"\t")
+        if tabs == 1:
+            source, _, target = line.partition(b"\t")
+            yield source, target
+        elif number == 0:
+            raise SconesError(
+                f"{path}, line 1 has {tabs} TAB characters instead of one; give a TSV file of "
+                "source TAB target, or two line-aligned files."
+            )
+        else:
+            yield line, NOT_TWO_COLUMNS
+
+
+def _skip_rest_of_line(file: IO[bytes]) -> None:
+    while (piece := file.readline(MAX_LINE_BYTES)) and not piece.endswith(b"\n"):
+        pass
+
+
+def _checked_first_line(path: Path, line: bytes, dos: bool) -> bytes:
+    """Refuse a file whose first line shows another encoding; else give the line to hand on."""
+    for ending, magic in _MAGIC.items():
+        if line.startswith(magic):
+            raise SconesError(f"{path} is compressed; rename it so that it ends in {ending}.")
+    if line.startswith(_UTF_16_MARKS) or b"\0" in line:
+        raise SconesError(
+            f"{path}, line 1 looks like UTF-16 (it holds NUL bytes or a UTF-16 mark); convert the "
+            "file with iconv -f utf-16 -t utf-8."
+        )
+    if dos:
+        return line.removeprefix(_BYTE_ORDER_MARK)
+    if line.startswith(_BYTE_ORDER_MARK):
+        raise SconesError(f"{path} starts with a byte-order mark; pass --dos to remove it.")
+    if line.endswith(b"\r"):
+        raise SconesError(f"{path} has Windows line ends (CR LF); pass --dos to remove the CR.")
+    return line
+
+
+def _open(path: Path) -> IO[bytes]:
+    if not path.exists():
+        raise SconesError(f"{path} does not exist.")
+    if path.is_dir():
+        raise SconesError(f"{path} is a folder; give a text file.")
+    ending = path.suffix.lower()
+    if ending == ".zst":
+        return io.BufferedReader(_ZstdFile(path))
+    # GzipFile and LZMAFile read lines in Python; a BufferedReader around them does it in C.
+    if ending == ".gz":
+        return io.BufferedReader(cast(Any, gzip.open(path)))
+    if ending == ".xz":
+        # LZMAFile calls no bytes at all a cut-off file; an empty file should be called empty.
+        return path.open("rb") if path.stat().st_size == 0 else _buffered_xz(path)
+    return path.open("rb")
+
+
+def _buffered_xz(path: Path) -> IO[bytes]:
+    return io.BufferedReader(cast(Any, lzma.open(path)))
+
+
+class _DamagedZstd(Exception):
+    """A `.zst` file that is not Zstandard data, or ends in the middle."""
+
+
+class _ZstdFile(io.RawIOBase):
+    """The unpacked bytes of a `.zst` file.
+
+    zstandard's own stream reader takes a cut-off file for a complete one, so this one asks
+    after every frame whether it came to its end.
+    """
+
+    # One byte may unpack to 32 KiB, so small pieces keep a hostile file's output at 32 MiB.
+    _PIECE = 1024
+
+    def __init__(self, path: Path) -> None:
+        try:
+            import zstandard
+        except ImportError:
+            raise SconesError(
+                f"{path} needs the package zstandard; install it with pip install 'scones[zstd]'."
+            ) from None
+        self._zstandard = zstandard
+        self._file = path.open("rb")
+        self._frame: Any = None
+        self._packed = b""
+        self._unpacked = memoryview(b"")
+
+    def readable(self) -> bool:
+        """Tell the buffer around this file that it can be read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill `buffer` with the next bytes; 0 only at a proper end."""
+        while not self._unpacked:
+            self._packed = self._packed or self._file.read(self._PIECE)
+            if not self._packed:
+                if self._frame is not None:
+                    raise _DamagedZstd("it ends in the middle")
+                return 0
+            self._unpacked = memoryview(self._unpack(self._packed))
+        size = min(len(buffer), len(self._unpacked))
+        buffer[:size] = self._unpacked[:size]
+        self._unpacked = self._unpacked[size:]
+        return size
+
+    def _unpack(self, packed: bytes) -> bytes:
+        if self._frame is None:
+            self._frame = self._zstandard.ZstdDecompressor().decompressobj()
+        try:
+            unpacked: bytes = self._frame.decompress(packed)
+        except self._zstandard.ZstdError as problem:
+            raise _DamagedZstd(problem) from None
+        self._packed = self._frame.unused_data if self._frame.eof else b""
+        if self._frame.eof:
+            self._frame = None
+        return unpacked
+
+    def close(self) -> None:
+        """Close the packed file too."""
+        self._file.close()
+        super().close()

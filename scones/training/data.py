@@ -1,0 +1,92 @@
+"""Batches for training: the same ones for the same seed, from any position on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from scones.ids import PAD
+from scones.text.batches import pad_batch, plan_batches
+from scones.text.store import ParallelTokens
+
+
+@dataclass(frozen=True)
+class Position:
+    """A place in the data: the batch that comes next."""
+
+    epoch: int = 0
+    batch: int = 0
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sentence pairs as tensors. Only real target tokens are predicted, padding is left out."""
+
+    source_BS: Tensor
+    inputs_BT: Tensor
+    """What the decoder is fed: the target, one later, behind the start token."""
+    real_N: Tensor
+    """The places in the flattened (B·T) target that hold a token."""
+    targets_N: Tensor
+    """The tokens there."""
+    weights_N: Tensor | None
+    """The weight of each in the loss; None where all are 1."""
+    total: float
+    """The sum of the weights."""
+
+    @property
+    def tokens(self) -> int:
+        """Target tokens, ends of sentence included."""
+        return self.targets_N.numel()
+
+    def to(self, device: torch.device) -> Batch:
+        """Copy the tensors to a device."""
+        return Batch(
+            self.source_BS.to(device),
+            self.inputs_BT.to(device),
+            self.real_N.to(device),
+            self.targets_N.to(device),
+            None if self.weights_N is None else self.weights_N.to(device),
+            self.total,
+        )
+
+
+def make_batch(tokens: ParallelTokens, indices: np.ndarray, by_sentence: bool) -> Batch:
+    """Make the batch of some pairs; `by_sentence` weighs tokens so that sentences count equally."""
+    source, target = pad_batch(tokens, indices)
+    inputs = np.full_like(target, PAD)
+    inputs[:, 1:] = target[:, :-1]
+    flat = target.reshape(-1)
+    real = np.flatnonzero(flat != PAD)
+    weights = None
+    if by_sentence:
+        lengths = (target != PAD).sum(axis=1)
+        weights = torch.from_numpy(np.repeat(1 / lengths, lengths).astype(np.float32))
+    return Batch(
+        torch.from_numpy(source),
+        torch.from_numpy(inputs),
+        torch.from_numpy(real),
+        torch.from_numpy(flat[real]),
+        weights,
+        float(len(indices) if by_sentence else len(real)),
+    )
+
+
+def training_batches(
+    tokens: ParallelTokens, max_tokens: int, seed: int, by_sentence: bool, start: Position
+) -> Iterator[tuple[Batch, Position]]:
+    """Give batches without end from `start` on, each with the position behind it."""
+    epoch, first = start.epoch, start.batch
+    while True:
+        plan = plan_batches(
+            tokens.source_lengths, tokens.target_lengths, max_tokens, seed=seed, epoch=epoch
+        )
+        for index in range(first, len(plan)):
+            batch = make_batch(tokens, plan[index], by_sentence)
+            last = index + 1 == len(plan)
+            yield batch, Position(epoch + 1, 0) if last else Position(epoch, index + 1)
+        epoch, first = epoch + 1, 0

@@ -1,0 +1,105 @@
+"""The `[train]` section of a recipe: everything about training but the model and its output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from scones.errors import SconesError
+from scones.recipes import option
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """How to train; every field is a recipe key and a command-line flag of the same name."""
+
+    max_steps: int | None = option(None, "stop after this many steps")
+    max_minutes: float | None = option(None, "stop after this much training time")
+    patience: int = option(10, "stop after this many validations without a better dev BLEU; 0: no")
+
+    max_tokens: int = option(4096, "padded tokens of a batch, on either side")
+    accumulate: int = option(1, "batches whose gradients make one step")
+    loss_average: Literal["tokens", "sentences"] = option(
+        "tokens", "average the loss over tokens, or over each sentence first (the paper's equation)"
+    )
+
+    optimizer: Literal["lamb", "adamw"] = option("lamb", "the optimiser; LAMB is the paper's")
+    learning_rate: float = option(0.01, "highest learning rate (AdamW wants about a tenth)")
+    warmup_steps: int = option(1000, "steps until the highest learning rate")
+    cooldown: float = option(
+        0.0, "share of the budget at its end over which the learning rate falls to 0"
+    )
+    beta1: float = option(0.9, "decay of the gradient's running mean")
+    beta2: float = option(0.98, "decay of the squared gradient's running mean")
+    weight_decay: float = option(0.01, "weight decay of matrices")
+    clip_norm: float = option(1.0, "largest norm of the gradient; 0: no clipping")
+
+    validate_every: int = option(1000, "steps between validations")
+    dev_sentences: int | None = option(None, "sentences of the dev set that are used; all if unset")
+    average_last: int = option(0, "average this many last checkpoints at the end")
+    checkpoint_every: int = option(1000, "steps between checkpoints")
+    log_every: int = option(50, "steps between log lines")
+    tensorboard: bool = option(False, "write TensorBoard files too")
+
+    start_from: Path | None = option(None, "model folder whose weights to start from")
+    seed: int = option(1, "seed of weights, batch order and dropout")
+    device: str = option("auto", "auto, cpu, cuda or cuda:N")
+    precision: Literal["auto", "float32", "bf16"] = option(
+        "auto", "arithmetic of the matrix products; auto: bf16 where the hardware has it"
+    )
+    threads: int | None = option(None, "CPU threads; all cores if unset")
+
+    def __post_init__(self) -> None:
+        problems = [
+            f"{name} must be at least {least}, not {value}"
+            for name, least in _LEAST.items()
+            if (value := getattr(self, name)) is not None and not value >= least
+        ]
+        problems += [
+            f"{name} must be above 0, not {value}"
+            for name in ("learning_rate", "max_minutes")
+            if (value := getattr(self, name)) is not None and not value > 0
+        ]
+        problems += [
+            f"{name} must be in [0, 1), not {getattr(self, name)}"
+            for name in ("beta1", "beta2", "cooldown")
+            if not 0 <= getattr(self, name) < 1
+        ]
+        if self.max_steps is None and self.max_minutes is None and self.patience == 0:
+            problems.append("one of max_steps, max_minutes and patience must say when to stop")
+        if self.cooldown and self.max_steps is None and self.max_minutes is None:
+            problems.append("cooldown needs max_steps or max_minutes")
+        if problems:
+            raise SconesError(f"The training options do not fit: {'; '.join(problems)}.")
+
+    def decisive(self) -> dict[str, Any]:
+        """Give the options that a resumed run must share with its beginning."""
+        return {
+            field.name: str(value) if isinstance(value, Path) else value
+            for field in fields(self)
+            if field.name not in _MAY_CHANGE
+            for value in [getattr(self, field.name)]
+        }
+
+
+_LEAST = {
+    "max_steps": 1,
+    "patience": 0,
+    "max_tokens": 1,
+    "accumulate": 1,
+    "warmup_steps": 0,
+    "weight_decay": 0,
+    "clip_norm": 0,
+    "validate_every": 1,
+    "dev_sentences": 1,
+    "average_last": 0,
+    "checkpoint_every": 1,
+    "log_every": 1,
+    "seed": 0,
+    "threads": 1,
+}
+
+# A longer budget, another device or more logging do not make it another run.
+_MAY_CHANGE = {"max_steps", "max_minutes", "patience", "log_every", "tensorboard", "device"}
+_MAY_CHANGE |= {"threads", "checkpoint_every"}

@@ -1,0 +1,75 @@
+"""Choosing α: one run for each value, the best greedy BLEU on the development set wins."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scones.errors import SconesError
+from scones.files import write_json
+from scones.outputs import output_layer
+from scones.text.store import TokenStore
+from scones.training.loop import Experiment, train
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuning:
+    """What a sweep found."""
+
+    scores: dict[float, float]
+    """Greedy development BLEU by α."""
+    folders: dict[float, str]
+    """Model folder by α."""
+
+    @property
+    def best(self) -> float:
+        """The α with the highest BLEU; of equal ones the smallest."""
+        return min(self.scores, key=lambda alpha: (-self.scores[alpha], alpha))
+
+    def to_json(self) -> dict[str, Any]:
+        """Give it as plain values."""
+        rows = [
+            {"alpha": alpha, "dev_bleu": bleu, "model": self.folders[alpha]}
+            for alpha, bleu in self.scores.items()
+        ]
+        return {"best_alpha": self.best, "runs": rows}
+
+
+def tune(
+    experiment: Experiment, store: Path, folder: Path, alphas: Sequence[float], quiet: bool = False
+) -> Tuning:
+    """Train the experiment once for every α under `folder` and write tune.json there."""
+    if TokenStore.open(store).dev_texts is None:
+        raise SconesError(f"{store} has no development set to choose α on; prepare it with one.")
+    scores: dict[float, float] = {}
+    folders: dict[float, str] = {}
+    for alpha in sorted(set(alphas)):
+        output = output_layer({**experiment.output.to_config(), "layer": "scones", "alpha": alpha})
+        place = folder / f"alpha-{alpha:g}"
+        result = train(dataclasses.replace(experiment, output=output), store, place, quiet)
+        if result.interrupted:
+            raise KeyboardInterrupt
+        if result.best_bleu is None:
+            raise SconesError(f"{place} was never validated; make validate_every smaller.")
+        scores[alpha], folders[alpha] = result.best_bleu, str(place)
+    tuning = Tuning(scores, folders)
+    write_json(folder / "tune.json", tuning.to_json())
+    return tuning
+
+
+def tuning_table(tuning: Tuning) -> Table:
+    """Show a sweep, the chosen α marked."""
+    from rich.table import Table
+
+    table = Table(title="α by greedy BLEU on the development set")
+    for column in ("α", "dev BLEU", "model", ""):
+        table.add_column(column, justify="right" if column in ("α", "dev BLEU") else "left")
+    for alpha, bleu in tuning.scores.items():
+        chosen = "← chosen" if alpha == tuning.best else ""
+        table.add_row(f"{alpha:g}", f"{bleu:.2f}", tuning.folders[alpha], chosen)
+    return table

@@ -1,0 +1,156 @@
+"""The front door: load a model folder, translate, score."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from scones.errors import SconesError
+from scones.hardware import choose_device
+from scones.model.folder import ModelFolder
+from scones.outputs import output_layer
+from scones.search.corpus import SearchOptions, batches_by_length, padded, search_corpus
+from scones.search.scoring import score_batch
+from scones.search.stepping import Hypothesis
+from scones.text.subwords import Subwords
+
+logger = logging.getLogger("scones")
+
+TooLong = Literal["error", "cut", "skip"]
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One translation of a sentence."""
+
+    text: str
+    tokens: tuple[str, ...]
+    """Its pieces, without the end of sentence."""
+    log_prob: float | None
+    """log P(z = 1 | x), end of sentence included; None where it was not computed."""
+    token_log_probs: tuple[float, ...] | None
+    """The terms of that sum, one a token, the end of sentence last."""
+    finished: bool = True
+    """False where the length limit cut the translation."""
+
+    @property
+    def probability(self) -> float | None:
+        """The probability itself."""
+        return None if self.log_prob is None else math.exp(self.log_prob)
+
+
+def load(
+    folder: str | Path,
+    device: str = "auto",
+    precision: Literal["float32", "bf16"] = "float32",
+) -> Translator:
+    """Open a model folder for translation."""
+    if precision not in ("float32", "bf16"):
+        raise SconesError(f"The precision '{precision}' is not known; use 'float32' or 'bf16'.")
+    model_folder = ModelFolder.load(Path(folder), choose_device(device))
+    if precision == "bf16":
+        model_folder.model.to(torch.bfloat16)
+    return Translator(model_folder, str(folder))
+
+
+class Translator:
+    """A model that is ready to translate; made by `scones.load`."""
+
+    def __init__(self, folder: ModelFolder, name: str = "the model") -> None:
+        self.model = folder.model
+        self.output = output_layer(folder.output, f"{name}/config.json")
+        self.subwords = Subwords(folder.subwords, f"{name}/subwords.model")
+        self.source_language = folder.source_language
+        self.target_language = folder.target_language
+        if len(self.subwords) != self.model.config.vocabulary:
+            raise SconesError(
+                f"{name} is damaged: its subwords.model has {len(self.subwords):,} pieces and its "
+                f"config.json says {self.model.config.vocabulary:,}."
+            )
+
+    def translate(
+        self,
+        sentences: Sequence[str],
+        search: Literal["greedy", "beam"] = "greedy",
+        beam_size: int = 4,
+        n_best: int = 1,
+        length_penalty: float = 0.0,
+        scores: bool = True,
+        max_tokens: int = 8192,
+        too_long: TooLong = "error",
+    ) -> list[list[Translation]]:
+        """Translate sentences: a list for each, of up to `n_best` translations, the best first.
+
+        With `scores=False` greedy search skips the activation altogether and `log_prob` is None.
+        `max_tokens` bounds the padded tokens of a batch. A sentence longer than the model's limit
+        is an error, is cut (`too_long="cut"`) or gets an empty translation ("skip"), the latter
+        two with a warning. An empty sentence gets an empty translation.
+        """
+        options = SearchOptions(search, beam_size, n_best, length_penalty, scores, max_tokens)
+        ids = self._encode(sentences, too_long)
+        real = [index for index, tokens in enumerate(ids) if tokens]
+        found = search_corpus(self.model, self.output, [ids[index] for index in real], options)
+        results = [[Translation("", (), None, None)] for _ in sentences]
+        for index, hypotheses in zip(real, found, strict=True):
+            results[index] = self._translations(hypotheses)
+        return results
+
+    def score(self, pairs: Sequence[tuple[str, str]], max_tokens: int = 8192) -> list[float]:
+        """Give log P(z = 1 | x) of each (source, target) pair."""
+        return [math.fsum(terms) for terms in self.score_tokens(pairs, max_tokens)]
+
+    def score_tokens(
+        self, pairs: Sequence[tuple[str, str]], max_tokens: int = 8192
+    ) -> list[list[float]]:
+        """Give the log-probability of each target token, the end of sentence last."""
+        sources = self._encode([source for source, _ in pairs], "error")
+        targets = self._encode([target for _, target in pairs], "error")
+        lengths = [
+            max(len(source), len(target)) + 1
+            for source, target in zip(sources, targets, strict=True)
+        ]
+        results: list[list[float]] = [[] for _ in pairs]
+        for batch in batches_by_length(lengths, max_tokens):
+            device = self.model.device
+            source_BS = padded([sources[index] for index in batch], device)
+            target_BT = padded([targets[index] for index in batch], device)
+            terms = score_batch(self.model, self.output, source_BS, target_BT)
+            for index, row in zip(batch, terms, strict=True):
+                results[index] = row
+        return results
+
+    def _encode(self, sentences: Sequence[str], too_long: TooLong) -> list[list[int]]:
+        if isinstance(sentences, str):
+            raise SconesError("Give a list of sentences, not one string.")
+        if too_long not in ("error", "cut", "skip"):
+            raise SconesError(f"too_long='{too_long}' is not known; use error, cut or skip.")
+        limit = self.model.config.max_length - 1
+        ids = self.subwords.encode(sentences)
+        for number, tokens in enumerate(ids):
+            if len(tokens) <= limit:
+                continue
+            fact = f"Sentence {number + 1} has {len(tokens):,} pieces and the model takes {limit:,}"
+            if too_long == "error":
+                raise SconesError(f"{fact}; split it, or choose to cut or skip such sentences.")
+            ids[number] = tokens[:limit] if too_long == "cut" else []
+            logger.warning("%s: it is %s.", fact, "cut" if too_long == "cut" else "skipped")
+        return ids
+
+    def _translations(self, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
+        texts = self.subwords.decode([hypothesis.tokens for hypothesis in hypotheses])
+        return [
+            Translation(
+                text,
+                tuple(self.subwords.pieces(hypothesis.tokens)),
+                hypothesis.log_prob,
+                hypothesis.token_log_probs,
+                hypothesis.finished,
+            )
+            for text, hypothesis in zip(texts, hypotheses, strict=True)
+        ]

@@ -1,0 +1,209 @@
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scones.errors import SconesError
+from scones.text.cleaning import (
+    REASONS,
+    Cleaner,
+    CleaningConfig,
+    CleaningReport,
+    text_digest,
+)
+from scones.text.reading import MAX_LINE_BYTES, NOT_TWO_COLUMNS
+
+GERMAN = "Der Tee steht auf dem Tisch, und die Gäste warten im Garten."
+ENGLISH = "The tea is on the table, and the guests are waiting in the garden."
+CHINESE = "茶在桌子上，客人们已经在花园里等着我们了，请快一点过来吧。"
+
+
+def plain(held_out: frozenset[bytes] = frozenset(), **limits: float) -> Cleaner:
+    """A cleaner that does not ask for the language."""
+    config = CleaningConfig(identify_language=False, **limits)  # type: ignore[arg-type]
+    return Cleaner(config, "de", "en", held_out)
+
+
+def reason(cleaner: Cleaner, source: str | bytes, target: str | bytes = "a cup") -> str | None:
+    as_bytes = [text.encode() if isinstance(text, str) else text for text in (source, target)]
+    return cleaner.check(*as_bytes).reason
+
+
+@pytest.mark.parametrize(
+    ("expected", "source", "target"),
+    [
+        ("columns", b"a\tb\tc", NOT_TWO_COLUMNS),
+        ("encoding", b"K\xe4nnchen", b"pot"),
+        ("encoding", b"Tasse", b"\xed\xa0\x80"),  # half of a surrogate pair
+        ("control", b"Tas\0se", b"cup"),
+        ("control", b"Tasse", "cup \ufffd".encode()),
+        ("control", "Tasse \ue000".encode(), b"cup"),
+        ("control", "Tasse\x85".encode(), b"cup"),
+        ("empty", b"", b"cup"),
+        ("empty", b"Tasse", " \u200b\u00a0\r".encode()),
+        ("long", b"x" * (MAX_LINE_BYTES + 1), b"cup"),
+        ("long", b"Tasse", b"cup " * 201),
+        ("long", b"x" * 1501, b"y" * 1501),
+        ("ratio", b"Tasse", b"cup and saucer " * 10),
+        ("copy", b"tea  time", b"tea time\r"),
+        (None, b"Tasse", b"cup"),
+        (None, b"cup " * 200, b"cup. " * 200),
+        (None, b"Ja.", b"Yes, that is right."),
+    ],
+)
+def test_the_reason_of_a_pair(expected, source, target):
+    assert reason(plain(), source, target) == expected
+    assert expected is None or expected in REASONS
+
+
+def test_a_pair_too_short():
+    cleaner = plain(min_words=2)
+    assert reason(cleaner, "eine Tasse", "cup") == "short"
+    assert reason(cleaner, "eine Tasse", "a cup") is None
+
+
+def test_the_ratio_is_fair_to_dense_scripts():
+    cleaner = plain(ratio_slack=0, max_ratio=2)
+    english = "The tea is on the table and the guests have been waiting for us, so be quick."
+    assert len(english) > 2 * len(CHINESE)
+    assert reason(cleaner, CHINESE, english) is None
+    assert reason(cleaner, CHINESE, 3 * english) == "ratio"
+
+
+def test_copies_may_be_kept():
+    assert reason(plain(drop_copies=False), "Ada Lovelace", "Ada Lovelace") is None
+
+
+def test_a_kept_text_is_normalised_but_not_rewritten():
+    source = "\u3000Zu\u00adcker \u00a0 und\u2028Milch\ufeff \t½ ﬁn\r"
+    verdict = plain().check(source.encode(), "Sugar\u200e and  milk ½ می\u200cخواهم".encode())
+    assert verdict.source == "Zucker und Milch ½ ﬁn"
+    assert verdict.target == "Sugar and milk ½ می\u200cخواهم"
+
+
+def test_equal_pairs_have_equal_digests_and_others_do_not():
+    cleaner = plain()
+    digest = cleaner.check(b"zwei Tassen", b"two cups").digest
+    assert len(digest) == 16
+    assert cleaner.check(b" zwei  Tassen", b"two cups\r").digest == digest
+    assert cleaner.check(b"zwei", b"Tassen two cups").digest != digest
+    assert cleaner.check(b"two cups", b"zwei Tassen").digest != digest
+
+
+def test_held_out_texts_are_dropped_on_either_side():
+    cleaner = plain(frozenset([text_digest("Zwei  Tassen\u00a0Tee.")]))
+    assert reason(cleaner, "Zwei Tassen Tee.", "Two cups.") == "held out"
+    assert reason(cleaner, "Kaksi kuppia.", " Zwei Tassen Tee. ") == "held out"
+    assert reason(cleaner, "Zwei Tassen.", "Two cups.") is None
+
+
+def test_the_language_of_each_side_is_checked():
+    cleaner = Cleaner(CleaningConfig(), "de", "en")
+    assert reason(cleaner, GERMAN, ENGLISH) is None
+    assert reason(cleaner, ENGLISH, GERMAN) == "language (source)"
+    assert reason(cleaner, GERMAN, GERMAN + "!") == "language (target)"
+
+
+def test_an_unknown_language_is_refused_only_where_it_must_be_identified():
+    with pytest.raises(SconesError, match="'tlh'"):
+        Cleaner(CleaningConfig(), "de", "tlh")
+    cleaner = Cleaner(CleaningConfig(identify_language=False), "de", "tlh")
+    assert reason(cleaner, GERMAN, ENGLISH) is None
+
+
+def test_all_wrong_values_are_named_at_once():
+    config = CleaningConfig(
+        min_words=0, max_words=-1, max_characters=0, max_ratio=float("nan"), ratio_slack=-1
+    )
+    with pytest.raises(SconesError) as caught:
+        Cleaner(config, "de", "en")
+    for name in ("min_words", "max_words", "max_characters", "max_ratio", "ratio_slack"):
+        assert f"{name} is " in str(caught.value)
+
+
+@given(st.binary(max_size=60), st.binary(max_size=60))
+def test_any_bytes_get_a_verdict_and_what_is_kept_stays_kept(source, target):
+    cleaner = plain()
+    verdict = cleaner.check(source, target)
+    if verdict.reason is None:
+        again = cleaner.check(verdict.source.encode(), verdict.target.encode())
+        assert again == verdict
+        assert "\n" not in verdict.source + verdict.target
+    else:
+        assert verdict.reason in REASONS
+
+
+@given(st.text(max_size=40))
+def test_any_text_can_be_identified(text):
+    cleaner = Cleaner(CleaningConfig(), "de", "en")
+    verdict = cleaner.check(text.encode(errors="surrogatepass"), b"tea")
+    assert verdict.reason is None or verdict.reason in REASONS
+
+
+def filled(*pairs: tuple[bytes, bytes], first_line: int = 1) -> CleaningReport:
+    cleaner, report = plain(), CleaningReport()
+    for line, (source, target) in enumerate(pairs, start=first_line):
+        report.add(line, cleaner.check(source, target).reason, source, target)
+    return report
+
+
+GOOD, BROKEN, EMPTY = (b"Tee", b"tea"), (b"T\xe4e", b"tea"), (b"Tee", b"")
+
+
+def test_a_report_counts_and_shows_three_examples_a_reason():
+    report = filled(GOOD, *[EMPTY] * 5, (b"x" * MAX_LINE_BYTES + b"x", b"tea"))
+    assert (report.total, report.kept) == (7, 1)
+    assert report.counts == {"empty": 5, "long": 1}
+    assert [example.line for example in report.examples["empty"]] == [2, 3, 4]
+    assert len(report.examples["long"][0].source) == 80
+
+
+def test_reports_of_parts_merge_to_the_report_of_the_whole():
+    pairs = [GOOD, BROKEN, EMPTY, EMPTY, BROKEN, EMPTY, EMPTY]
+    merged = filled(*pairs[3:], first_line=4)
+    merged.merge(pickle.loads(pickle.dumps(filled(*pairs[:3]))))
+    assert merged == filled(*pairs)
+
+
+def test_a_duplicate_is_counted_once():
+    report = filled(GOOD, GOOD)
+    report.add_duplicate(2, *GOOD)
+    assert (report.total, report.kept, report.counts["duplicate"]) == (2, 1, 1)
+    assert report.examples["duplicate"][0].line == 2
+
+
+def test_the_json_names_every_reason_in_order():
+    written = json.loads(json.dumps(filled(GOOD, BROKEN).to_json()))
+    assert list(written["dropped"]) == list(REASONS)
+    assert written["total"] - written["kept"] == sum(written["dropped"].values()) == 1
+    assert written["examples"]["encoding"] == [{"line": 2, "source": "T\\xe4e", "target": "tea"}]
+
+
+def test_the_table_shows_what_was_dropped_and_nothing_else():
+    rows = filled(GOOD, GOOD, GOOD, EMPTY).table().splitlines()
+    assert [row.split()[:3] for row in rows] == [
+        ["read", "4", "100.00%"],
+        ["kept", "3", "75.00%"],
+        ["empty", "1", "25.00%"],
+    ]
+
+
+def test_a_file_in_another_encoding_is_refused_by_place():
+    source, target = Path("train.de"), Path("train.en")
+    filled(*[GOOD] * 9, BROKEN).check_encoding(source, target)
+    report = filled(*[GOOD] * 8, BROKEN, (b"Tee", b"te\0a"))
+    with pytest.raises(SconesError, match=r"train\.de .* line 9 \(source: byte 2 is 0xE4\).*iconv"):
+        report.check_encoding(source, target)
+    with pytest.raises(SconesError, match=r"train\.en .* line 1 \(target: byte 3 is 0x00\)"):
+        filled((b"Tee", b"te\0a")).check_encoding(source, target)
+    with pytest.raises(SconesError, match=r"both\.tsv .* line 1 \(target: "):
+        filled((b"Tee", b"te\0a")).check_encoding(Path("both.tsv"))
+
+
+def test_a_corpus_of_which_nothing_is_left_is_refused_with_the_main_reason():
+    filled(GOOD, EMPTY).check_kept(Path("train.tsv"))
+    with pytest.raises(SconesError, match=r"train\.tsv .* 2 of 3 pairs were dropped for 'empty'"):
+        filled(EMPTY, EMPTY, BROKEN).check_kept(Path("train.tsv"))

@@ -1,0 +1,190 @@
+import gzip
+import lzma
+import sys
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from scones.errors import SconesError
+from scones.text import reading
+from scones.text.reading import MAX_LINE_BYTES, NOT_TWO_COLUMNS, lines, pairs, read_texts
+
+zstandard = pytest.importorskip("zstandard")
+
+PACKERS = {
+    ".txt": bytes,
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+    ".zst": zstandard.ZstdCompressor(write_checksum=True).compress,
+}
+PACKED = [ending for ending in PACKERS if ending != ".txt"]
+
+
+def written(folder: Path, content: bytes, name: str = "corpus.txt") -> Path:
+    path = folder / name
+    path.write_bytes(PACKERS[path.suffix](content))
+    return path
+
+
+def refusal(path: Path, *, dos: bool = False) -> str:
+    with pytest.raises(SconesError) as caught:
+        list(lines(path, dos=dos))
+    assert str(path) in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("ending", PACKERS)
+def test_lines_end_at_a_newline_only(tmp_path, ending):
+    content = "one\u2028still one\n\x0b\x0c\x1c\n\nlast\rline".encode()
+    path = written(tmp_path, content, f"corpus{ending}")
+    assert list(lines(path)) == content.split(b"\n")
+
+
+def test_a_newline_at_the_end_adds_no_line(tmp_path):
+    assert list(lines(written(tmp_path, b"one\ntwo\n"))) == [b"one", b"two"]
+
+
+@pytest.mark.parametrize("ending", PACKED)
+def test_several_compressed_pieces_are_one_file(tmp_path, ending):
+    path = tmp_path / f"corpus{ending}"
+    path.write_bytes(PACKERS[ending](b"one\ntw") + PACKERS[ending](b"o\n"))
+    assert list(lines(path)) == [b"one", b"two"]
+
+
+@pytest.mark.parametrize("ending", PACKED)
+def test_a_cut_off_file_is_refused_wherever_it_was_cut(tmp_path, ending):
+    text = b"".join(b"line %d of a text %d\n" % (n, n**3 % 9973) for n in range(2000))
+    whole = PACKERS[ending](text)
+    path = tmp_path / f"corpus{ending}"
+    for kept in (5, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:kept])
+        assert "damaged or cut off" in refusal(path)
+
+
+@pytest.mark.parametrize("ending", PACKED)
+def test_a_damaged_file_is_refused(tmp_path, ending):
+    path = tmp_path / f"corpus{ending}"
+    path.write_bytes(b"this is not compressed at all\n" * 10)
+    assert "damaged" in refusal(path)
+
+
+@pytest.mark.parametrize("ending", PACKED)
+def test_a_compressed_file_without_its_ending_is_refused(tmp_path, ending):
+    path = tmp_path / "corpus"
+    path.write_bytes(PACKERS[ending](b"one\n"))
+    assert f"ends in {ending}" in refusal(path)
+
+
+def test_a_missing_zstandard_says_what_to_install(tmp_path, monkeypatch):
+    path = written(tmp_path, b"one\n", "corpus.zst")
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    assert "scones[zstd]" in refusal(path)
+
+
+@pytest.mark.parametrize("ending", PACKERS)
+def test_an_empty_file_is_refused(tmp_path, ending):
+    assert "is empty" in refusal(written(tmp_path, b"", f"corpus{ending}"))
+    path = tmp_path / f"nothing{ending}"
+    path.write_bytes(b"")
+    assert "is empty" in refusal(path)
+
+
+def test_a_missing_file_and_a_folder_are_refused(tmp_path):
+    assert "does not exist" in refusal(tmp_path / "none.txt")
+    assert "is a folder" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_utf_16_is_refused_with_the_remedy(tmp_path, encoding):
+    path = written(tmp_path, "Tee\nKaffee\n".encode(encoding))
+    assert "iconv -f utf-16" in refusal(path)
+    assert "iconv -f utf-16" in refusal(path, dos=True)
+
+
+def test_windows_text_needs_the_flag(tmp_path):
+    marked = written(tmp_path, b"\xef\xbb\xbfone\r\ntwo\r\n", "marked.txt")
+    assert "--dos" in refusal(marked)
+    assert "byte-order mark" in refusal(marked)
+    ends = written(tmp_path, b"one\r\ntwo\r\n", "ends.txt")
+    assert "CR LF" in refusal(ends)
+    assert list(lines(marked, dos=True)) == list(lines(ends, dos=True)) == [b"one", b"two"]
+
+
+def test_a_very_long_line_is_cut_and_the_next_one_is_whole(tmp_path):
+    longest = b"x" * MAX_LINE_BYTES
+    path = written(tmp_path, longest + b"\n" + 3 * longest + b"\nnext\n" + longest + b"y")
+    assert list(lines(path)) == [longest, longest + b"x", b"next", longest + b"y"]
+
+
+def test_a_huge_packed_line_takes_little_memory(tmp_path):
+    megabyte = b"x" * (1 << 20)
+    packer = zstandard.ZstdCompressor().compressobj()
+    path = tmp_path / "huge.zst"
+    path.write_bytes(b"".join(packer.compress(megabyte) for _ in range(512)) + packer.flush())
+    tracemalloc.start()
+    try:
+        [line] = lines(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(line) == MAX_LINE_BYTES + 1
+    assert peak < 150 * len(megabyte)
+
+
+def test_pairs_of_two_files(tmp_path):
+    source = written(tmp_path, b"eins\nzwei\n", "a.gz")
+    target = written(tmp_path, b"one\ntwo", "b.txt")
+    assert list(pairs(source, target)) == [(b"eins", b"one"), (b"zwei", b"two")]
+
+
+@pytest.mark.parametrize(("left", "right"), [(2, 5), (5, 2), (3, 2)])
+def test_unequal_files_are_refused_with_both_numbers(tmp_path, left, right):
+    source = written(tmp_path, b"s\n" * left, "a.txt")
+    target = written(tmp_path, b"t\n" * right, "b.txt")
+    with pytest.raises(SconesError) as caught:
+        list(pairs(source, target))
+    assert f"{source} has {left} lines but {target} has {right}" in str(caught.value)
+
+
+def test_a_tsv_gives_pairs_and_marks_broken_lines(tmp_path):
+    path = written(tmp_path, b"eins\tone\nalone\na\tb\tc\n\t\n")
+    assert list(pairs(path, None)) == [
+        (b"eins", b"one"),
+        (b"alone", NOT_TWO_COLUMNS),
+        (b"a\tb\tc", NOT_TWO_COLUMNS),
+        (b"", b""),
+    ]
+
+
+@pytest.mark.parametrize(("first", "tabs"), [(b"no tab", 0), (b"a\tb\tc", 2)])
+def test_a_tsv_whose_first_line_is_no_pair_is_refused(tmp_path, first, tabs):
+    with pytest.raises(SconesError, match=f"line 1 has {tabs} TAB"):
+        list(pairs(written(tmp_path, first + b"\n"), None))
+
+
+def test_a_windows_tsv(tmp_path):
+    path = written(tmp_path, b"\xef\xbb\xbfeins\tone\r\n")
+    assert list(pairs(path, None, dos=True)) == [(b"eins", b"one")]
+
+
+def test_read_texts_keeps_every_line_as_it_is(tmp_path):
+    path = written(tmp_path, "Kännchen\n\n  Tee\u2028\n".encode(), "dev.xz")
+    assert read_texts(path) == ["Kännchen", "", "  Tee\u2028"]
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"), [(b"K\xe4nnchen", "byte 2 is 0xE4"), (b"Tee\0", "byte 4 is 0x00")]
+)
+def test_read_texts_names_the_broken_byte(tmp_path, line, fault):
+    path = written(tmp_path, b"fine\n" + line + b"\n")
+    with pytest.raises(SconesError) as caught:
+        read_texts(path)
+    assert f"{path}, line 2" in str(caught.value)
+    assert fault in str(caught.value)
+
+
+def test_read_texts_refuses_a_line_that_would_be_cut(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "MAX_LINE_BYTES", 10)
+    with pytest.raises(SconesError, match="line 2 is longer than 10 bytes"):
+        read_texts(written(tmp_path, b"x" * 10 + b"\n" + b"y" * 11))
