@@ -52,7 +52,7 @@ def train(
 
 def describe(result: TrainResult, folder: Path) -> str:
     """Say in a line how a run ended."""
-    best = "no development set"
+    best = "never validated"
     if result.best_bleu is not None:
         best = f"best dev BLEU {result.best_bleu:.2f} at step {result.best_step}"
     return (

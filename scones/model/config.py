@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from scones.errors import SconesError
@@ -40,6 +40,12 @@ class ModelConfig:
         ]
         if problems:
             raise SconesError(f"The model cannot be built: {'; '.join(problems)}.")
+
+    def same_shape(self, other: ModelConfig) -> bool:
+        """Say whether the other model's weights fit into this one; dropout does not matter."""
+        return replace(other, dropout=0.0, attention_dropout=0.0) == replace(
+            self, dropout=0.0, attention_dropout=0.0
+        )
 
 
 PRESETS: dict[str, dict[str, Any]] = {

@@ -1,0 +1,335 @@
+"""From parallel text to a token store: read, clean, drop duplicates, learn subwords, encode.
+
+Memory stays bounded whatever the corpus. Clean text and digests wait on disk, in a scratch folder
+inside the new store, and leave with it if anything goes wrong.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from scones.errors import SconesError
+from scones.files import new_folder, write_json
+from scones.recipes import option
+from scones.text.cleaning import Cleaner, CleaningConfig, CleaningReport, text_digest
+from scones.text.duplicates import DuplicateFinder
+from scones.text.language import check_language
+from scones.text.reading import pairs, read_texts
+from scones.text.report import TOO_MANY_PIECES, Corpus, PrepareReport, Stage
+from scones.text.scratch import CleanPair, CleanText
+from scones.text.store import StoreWriter
+from scones.text.subwords import Subwords
+from scones.text.workers import ordered_map, run_apart, usable_cores
+
+Progress = Callable[[str, int], None]
+"""Called now and then with the name of a stage and the pairs that went through it."""
+
+# Small enough that a few dozen chunks on their way cost no memory to speak of, large enough that
+# handing them over costs no time.
+CHUNK_PAIRS = 2_000
+CHUNK_BYTES = 1 << 20
+ENCODED_PAIRS = 10_000
+
+
+@dataclass
+class PrepareConfig:
+    """What `scones prepare` is asked to do: section [prepare] of a recipe."""
+
+    source_language: str = field(metadata={"help": "Language of the source text, such as de."})
+    target_language: str = field(metadata={"help": "Language of the target text, such as en."})
+    source: list[Path] = option([], "Source text, one sentence a line; several files are pooled.")
+    target: list[Path] = option([], "Target text: as many files as --source, in the same order.")
+    tsv: list[Path] = option([], "Text in two columns, source TAB target; several are pooled.")
+    dev_source: Path | None = option(None, "Source text of the development set.")
+    dev_target: Path | None = option(None, "Target text of the development set.")
+    held_out: list[Path] = option(
+        [], "Further texts (test sets) that must not be in the training text, in any language."
+    )
+    pieces: int = option(32_000, "Subword pieces of the vocabulary of both languages.")
+    subwords: Path | None = option(None, "Take this SentencePiece model instead of learning one.")
+    sample_megabytes: int = option(
+        32, "Text to learn subwords from, of both sides; it takes about 28 times as much memory."
+    )
+    max_pieces: int = option(512, "Drop pairs with more subword pieces than this on a side.")
+    workers: int | None = option(None, "Processes that clean; all cores if not given.")
+    dos: bool = option(False, "Accept Windows line ends and byte-order marks.")
+    overwrite: bool = option(False, "Replace the store if it exists.")
+    cleaning: CleaningConfig = field(
+        default_factory=CleaningConfig, metadata={"help": "Which pairs are kept."}
+    )
+
+    def validate(self) -> None:
+        """Raise one SconesError that names everything that makes no sense."""
+        problems = [
+            f"{name} is {value} but must be at least 1"
+            for name, value in (
+                ("pieces", self.pieces),
+                ("sample_megabytes", self.sample_megabytes),
+                ("max_pieces", self.max_pieces),
+                ("workers", 1 if self.workers is None else self.workers),
+            )
+            if value < 1
+        ]
+        if len(self.source) != len(self.target):
+            problems.append(
+                f"there are {len(self.source)} source and {len(self.target)} target files, "
+                "where each needs its other side"
+            )
+        if not (self.source or self.target or self.tsv):
+            problems.append("there is no text; give --source and --target, or --tsv")
+        if (self.dev_source is None) != (self.dev_target is None):
+            problems.append("dev_source and dev_target need each other")
+        if problems:
+            raise SconesError(f"Nothing can be prepared so: {'; '.join(problems)}.")
+        self.cleaning.validate()
+        if self.cleaning.identify_language:
+            check_language(self.source_language)
+            check_language(self.target_language)
+
+
+def prepare(config: PrepareConfig, folder: Path, progress: Progress | None = None) -> PrepareReport:
+    """Make the store `folder` from the corpora of `config`, and say what was dropped and why.
+
+    Nothing is left on disk unless all went well.
+    """
+    folder = Path(folder)
+    config.validate()
+    corpora = [Corpus(*files) for files in zip(config.source, config.target, strict=True)]
+    corpora += [Corpus(path, None) for path in config.tsv]
+    _check_beginnings(corpora, config.dos)
+    if config.overwrite and folder.exists() and not (folder / "store.json").exists():
+        raise SconesError(f"{folder} is not a store; --overwrite replaces nothing but a store.")
+    report = PrepareReport(
+        config.source_language, config.target_language, corpora, _plain(asdict(config))
+    )
+    try:
+        with new_folder(folder, overwrite=config.overwrite) as hidden:
+            _Preparation(config, report, hidden, progress or _silent).run()
+    except OSError as problem:
+        if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise SconesError(
+                f"The disk of {folder} is full, so nothing was written; free some space: the "
+                "unpacked size of the corpus and half as much again."
+            ) from None
+        raise
+    return report
+
+
+class _Preparation:
+    """One run of the pipeline, stage by stage."""
+
+    def __init__(
+        self, config: PrepareConfig, report: PrepareReport, folder: Path, progress: Progress
+    ) -> None:
+        self.config = config
+        self.report = report
+        self.folder = folder
+        self.progress = progress
+        self.scratch = folder / "scratch"
+        self.text = CleanText(self.scratch / "text", len(report.corpora))
+        self.workers = config.workers or usable_cores()
+
+    def run(self) -> None:
+        config, report = self.config, self.report
+        dev = _read_dev(config)
+        subwords = Subwords.load(config.subwords) if config.subwords else None
+        duplicates = DuplicateFinder(self.scratch / "digests")
+        with report.stage("clean") as stage:
+            self._clean(_held_out(config, dev), duplicates, stage)
+        if config.cleaning.drop_duplicates:
+            with report.stage("find duplicates") as stage:
+                stage.pairs = len(duplicates)
+                self.text.marks = duplicates.mark()
+        if subwords is None:
+            with report.stage("learn subwords") as stage:
+                subwords = self._learn_subwords(stage)
+        with StoreWriter(
+            self.folder, subwords, config.source_language, config.target_language
+        ) as writer:
+            with report.stage("encode") as stage:
+                self._encode(subwords, writer, stage)
+            if dev:
+                writer.append_dev(*dev)
+            shutil.rmtree(self.scratch)
+            with report.stage("write"):
+                report.digest = writer.finish()
+        report.vocabulary = len(subwords)
+        report.dev_pairs = len(dev[0]) if dev else 0
+        write_json(self.folder / "report.json", report.to_json())
+
+    def _clean(self, held_out: frozenset[bytes], duplicates: DuplicateFinder, stage: Stage) -> None:
+        config, corpora = self.config, self.report.corpora
+        make_cleaner = partial(
+            Cleaner, config.cleaning, config.source_language, config.target_language, held_out
+        )
+        chunks = _chunks(corpora, config.dos)
+        with closing(ordered_map(_clean_chunk, chunks, make_cleaner, self.workers)) as results:
+            for cleaned in results:
+                corpus = corpora[cleaned.corpus]
+                corpus.cleaning.merge(cleaned.report)
+                corpus.cleaning.check_encoding(corpus.source, corpus.target)
+                self.text.append(cleaned.corpus, cleaned.lines, cleaned.sources, cleaned.targets)
+                if config.cleaning.drop_duplicates:
+                    duplicates.add(cleaned.digests)
+                stage.pairs += cleaned.report.total
+                self.progress(stage.name, stage.pairs)
+        for corpus in corpora:
+            corpus.cleaning.check_kept(corpus.source, corpus.target)
+
+    def _learn_subwords(self, stage: Stage) -> Subwords:
+        sample = self.scratch / "sample"
+        with sample.open("w", encoding="utf-8", newline="\n") as file:
+            for pair in self.text.sample(self.config.sample_megabytes * 1_000_000):
+                file.write(f"{pair.source}\n{pair.target}\n")
+                stage.pairs += 1
+        self.progress(stage.name, stage.pairs)
+        learn = partial(_learn_subwords, sample, self.config.pieces)
+        return Subwords(run_apart(learn, self.workers))
+
+    def _encode(self, subwords: Subwords, writer: StoreWriter, stage: Stage) -> None:
+        for number, corpus in enumerate(self.report.corpora):
+            clean = self.text.pairs(number)
+            late = CleaningReport()
+            while chunk := list(islice(clean, ENCODED_PAIRS)):
+                sources, targets = self._encode_chunk(chunk, subwords, late)
+                writer.append("train", sources, targets)
+                self.report.source_tokens += sum(map(len, sources))
+                self.report.target_tokens += sum(map(len, targets))
+                stage.pairs += len(chunk)
+                self.progress(stage.name, stage.pairs)
+            # These pairs were read before, and counted as kept until now.
+            late.kept, late.total = -late.total, 0
+            corpus.cleaning.merge(late)
+        if not self.report.pairs_kept:
+            raise SconesError(
+                f"No pair has at most {self.config.max_pieces} subword pieces on both sides; "
+                "raise --max-pieces."
+            )
+
+    def _encode_chunk(
+        self, chunk: list[CleanPair], subwords: Subwords, late: CleaningReport
+    ) -> tuple[list[list[int]], list[list[int]]]:
+        """The ids of the pairs of a chunk that stay; the others are counted in `late`."""
+
+        def drop(pair: CleanPair, reason: str) -> None:
+            late.add(pair.line, reason, pair.source.encode(), pair.target.encode())
+
+        for pair in chunk:
+            if pair.duplicate:
+                drop(pair, "duplicate")
+        fresh = [pair for pair in chunk if not pair.duplicate]
+        sources = subwords.encode([pair.source for pair in fresh])
+        targets = subwords.encode([pair.target for pair in fresh])
+        keep = []
+        for pair, source, target in zip(fresh, sources, targets, strict=True):
+            if max(len(source), len(target)) > self.config.max_pieces:
+                drop(pair, TOO_MANY_PIECES)
+            elif not source or not target:  # nothing but characters that SentencePiece removes
+                drop(pair, "empty")
+            else:
+                keep.append((source, target))
+        return [source for source, _ in keep], [target for _, target in keep]
+
+
+class _Chunk(NamedTuple):
+    """Some lines of a corpus, as they were read."""
+
+    corpus: int
+    first_line: int
+    pairs: list[tuple[bytes, bytes]]
+
+
+class _CleanChunk(NamedTuple):
+    """What is left of a chunk."""
+
+    corpus: int
+    lines: list[int]
+    sources: list[str]
+    targets: list[str]
+    digests: bytes
+    report: CleaningReport
+
+
+def _check_beginnings(corpora: Iterable[Corpus], dos: bool) -> None:
+    """Find out at once, not after hours, that the last of many files is missing or UTF-16."""
+    for corpus in corpora:
+        # What a pipe has given is gone, so a pipe is not looked into.
+        if not any(path and path.is_fifo() for path in (corpus.source, corpus.target)):
+            next(pairs(corpus.source, corpus.target, dos=dos))
+
+
+def _chunks(corpora: Iterable[Corpus], dos: bool) -> Iterator[_Chunk]:
+    for number, corpus in enumerate(corpora):
+        chunk, size, first = [], 0, 1
+        for pair in pairs(corpus.source, corpus.target, dos=dos):
+            chunk.append(pair)
+            size += len(pair[0]) + len(pair[1])
+            if len(chunk) >= CHUNK_PAIRS or size >= CHUNK_BYTES:
+                yield _Chunk(number, first, chunk)
+                chunk, size, first = [], 0, first + len(chunk)
+        if chunk:
+            yield _Chunk(number, first, chunk)
+
+
+def _clean_chunk(cleaner: Cleaner, chunk: _Chunk) -> _CleanChunk:
+    report = CleaningReport()
+    kept = []
+    for line, (source, target) in enumerate(chunk.pairs, start=chunk.first_line):
+        verdict = cleaner.check(source, target)
+        report.add(line, verdict.reason, source, target)
+        if verdict.reason is None:
+            kept.append((line, verdict))
+    return _CleanChunk(
+        chunk.corpus,
+        [line for line, _ in kept],
+        [verdict.source for _, verdict in kept],
+        [verdict.target for _, verdict in kept],
+        b"".join(verdict.digest for _, verdict in kept),
+        report,
+    )
+
+
+def _learn_subwords(sample: Path, pieces: int) -> bytes:
+    with sample.open(encoding="utf-8", newline="\n") as file:
+        return Subwords.train((line[:-1] for line in file), pieces).model
+
+
+def _read_dev(config: PrepareConfig) -> tuple[list[str], list[str]] | None:
+    if config.dev_source is None or config.dev_target is None:
+        return None
+    sources = read_texts(config.dev_source, dos=config.dos)
+    targets = read_texts(config.dev_target, dos=config.dos)
+    if len(sources) != len(targets):
+        raise SconesError(
+            f"{config.dev_source} has {len(sources):,} lines but {config.dev_target} has "
+            f"{len(targets):,}; the two files must be translations of each other line by line."
+        )
+    return sources, targets
+
+
+def _held_out(config: PrepareConfig, dev: tuple[list[str], list[str]] | None) -> frozenset[bytes]:
+    texts = [*dev[0], *dev[1]] if dev else []
+    for path in config.held_out:
+        texts += read_texts(path, dos=config.dos)
+    return frozenset(text_digest(text) for text in texts)
+
+
+def _plain(value: Any) -> Any:
+    """The options as JSON can hold them."""
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _silent(_stage: str, _pairs: int) -> None:
+    return None

@@ -1,0 +1,349 @@
+"""The token store: a prepared corpus as memory-mapped files, open at once whatever its size.
+
+A store is a folder:
+
+    store.json                        languages, counts, digests
+    report.json                       what was dropped and why (written by `scones prepare`)
+    subwords.model                    the SentencePiece model of both languages
+    train.source.tokens, .offsets     every sentence's ids one after another, and where each begins
+    train.target.tokens, .offsets
+    dev.source.*, dev.target.*        the same for the development set, where there is one,
+    dev.source.txt, dev.target.txt    and its text as it was given, for BLEU
+
+Tokens are little-endian uint16 (uint32 above 65,536 pieces) without an end of sentence; offsets
+are little-endian uint64, one more than there are sentences.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scones.errors import SconesError
+from scones.files import read_json, write_json
+from scones.text.subwords import Subwords
+
+FORMAT = 1
+SIDES = ("source", "target")
+OFFSET_TYPE = np.dtype("<u8")
+
+
+def token_type(vocabulary: int) -> np.dtype[Any]:
+    """The smallest type that holds every id of a vocabulary."""
+    return np.dtype("<u2") if vocabulary <= 65_536 else np.dtype("<u4")
+
+
+class Sentences:
+    """One side of a split: the ids of many sentences, read from disk where they are asked for."""
+
+    def __init__(self, tokens: NDArray[Any], offsets: NDArray[Any]) -> None:
+        self._tokens = tokens
+        self._offsets = offsets
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def __getitem__(self, index: int) -> NDArray[Any]:
+        if not 0 <= index < len(self):
+            raise IndexError(f"sentence {index} of {len(self)}")
+        return np.asarray(self._tokens[int(self._offsets[index]) : int(self._offsets[index + 1])])
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int32]:
+        """The number of tokens of every sentence, without the end of sentence."""
+        return np.diff(self._offsets).astype(np.int32)
+
+    def gather(self, indices: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """The tokens of several sentences, one after another, and the length of each."""
+        indices = np.asarray(indices, dtype=np.int64)
+        starts = self._offsets[indices].astype(np.int64)
+        lengths = self._offsets[indices + 1].astype(np.int64) - starts
+        before = np.cumsum(lengths) - lengths
+        positions = np.repeat(starts - before, lengths) + np.arange(lengths.sum())
+        return np.asarray(self._tokens[positions]), lengths
+
+
+class ParallelTokens:
+    """A split of a store: as many target sentences as source sentences."""
+
+    def __init__(self, sources: Sentences, targets: Sentences) -> None:
+        self.sources = sources
+        self.targets = targets
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def source(self, index: int) -> NDArray[Any]:
+        """The ids of one source sentence, without an end of sentence."""
+        return self.sources[index]
+
+    def target(self, index: int) -> NDArray[Any]:
+        """The ids of one target sentence, without an end of sentence."""
+        return self.targets[index]
+
+    @property
+    def source_lengths(self) -> NDArray[np.int32]:
+        """Tokens of every source sentence, without the end of sentence."""
+        return self.sources.lengths
+
+    @property
+    def target_lengths(self) -> NDArray[np.int32]:
+        """Tokens of every target sentence, without the end of sentence."""
+        return self.targets.lengths
+
+
+class TokenStore:
+    """An opened store; see the module for its files.
+
+    It can be sent to another process: what travels is the path, and the store is opened there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open a store folder and check that its files have the sizes that store.json names."""
+        self.path = Path(path)
+        self._facts = _read_facts(self.path)
+        try:
+            self.source_language: str = self._facts["source_language"]
+            self.target_language: str = self._facts["target_language"]
+            self.digest: str = self._facts["digest"]
+            vocabulary: dict[str, Any] = self._facts["vocabulary"]
+            self.subwords = Subwords.load(self.path / "subwords.model")
+            if self.subwords.digest != vocabulary["digest"]:
+                raise _damaged(self.path / "subwords.model", "it is not the model of this store")
+            self._splits = {
+                name: _open_split(self.path, name, counts, token_type(vocabulary["size"]))
+                for name, counts in self._facts["splits"].items()
+            }
+        except (KeyError, TypeError, AttributeError):
+            raise _damaged(self.path / "store.json", "an entry is missing or wrong") from None
+
+    @classmethod
+    def open(cls, path: Path) -> TokenStore:
+        """Open a store folder; a damaged one is refused in a sentence."""
+        return cls(path)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TokenStore, (self.path,)
+
+    def split(self, name: str) -> ParallelTokens:
+        """The split "train", or "dev" where the store has a development set."""
+        if name not in self._splits:
+            raise SconesError(
+                f"{self.path} has no split {name!r}, only {', '.join(self._splits)}; "
+                "prepare the store again with --dev-source and --dev-target."
+            )
+        return self._splits[name]
+
+    @cached_property
+    def dev_texts(self) -> tuple[list[str], list[str]] | None:
+        """The development set as it was given (sources, targets), or None."""
+        if "dev" not in self._splits:
+            return None
+        sources, targets = (_read_lines(self.path / f"dev.{side}.txt") for side in SIDES)
+        return sources, targets
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """What `scones prepare` reported when it made the store."""
+        report: dict[str, Any] = read_json(self.path / "report.json")
+        return report
+
+    def verify(self) -> None:
+        """Read every byte and compare with the digest; raises SconesError where they differ."""
+        if _digest(self.path, _data_files(self._facts["splits"])) != self.digest:
+            raise _damaged(self.path, "its files do not have the digest that store.json names")
+
+
+class StoreWriter:
+    """Fills a folder with a store, in chunks, so that memory does not grow with the corpus.
+
+    The folder should be one of `scones.files.new_folder`: it is a store only after `finish`.
+    """
+
+    def __init__(
+        self, folder: Path, subwords: Subwords, source_language: str, target_language: str
+    ) -> None:
+        self._folder = Path(folder)
+        self._subwords = subwords
+        self._languages = (source_language, target_language)
+        self._splits: dict[str, tuple[_SentenceWriter, _SentenceWriter]] = {}
+
+    def __enter__(self) -> StoreWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._close()
+
+    def append(
+        self, split: str, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> None:
+        """Add sentence pairs (ids without an end of sentence) to a split, "train" or "dev"."""
+        if len(sources) != len(targets):
+            raise ValueError(f"{len(sources)} source but {len(targets)} target sentences")
+        if split not in self._splits:
+            kind = token_type(len(self._subwords))
+            source, target = (
+                _SentenceWriter(self._folder / f"{split}.{side}", kind) for side in SIDES
+            )
+            self._splits[split] = (source, target)
+        for writer, sentences in zip(self._splits[split], (sources, targets), strict=True):
+            writer.append(sentences)
+
+    def append_dev(self, sources: Sequence[str], targets: Sequence[str]) -> None:
+        """Add the development set: its text, and its tokens as the split "dev"."""
+        for side, texts in zip(SIDES, (sources, targets), strict=True):
+            content = "".join(f"{text}\n" for text in texts)
+            (self._folder / f"dev.{side}.txt").write_bytes(content.encode())
+        self.append("dev", self._subwords.encode(sources), self._subwords.encode(targets))
+
+    def finish(self) -> str:
+        """Write store.json, which makes the folder a store; returns the digest of the data."""
+        if "train" not in self._splits:
+            self.append("train", [], [])
+        self._close()
+        splits = {
+            name: {
+                "pairs": source.sentences,
+                "source_tokens": source.tokens,
+                "target_tokens": target.tokens,
+            }
+            for name, (source, target) in self._splits.items()
+        }
+        self._subwords.save(self._folder / "subwords.model")
+        digest = _digest(self._folder, _data_files(splits))
+        facts = {
+            "format": FORMAT,
+            "source_language": self._languages[0],
+            "target_language": self._languages[1],
+            "vocabulary": {"size": len(self._subwords), "digest": self._subwords.digest},
+            "splits": splits,
+            "digest": digest,
+        }
+        write_json(self._folder / "store.json", facts)
+        return digest
+
+    def _close(self) -> None:
+        for writers in self._splits.values():
+            for writer in writers:
+                writer.close()
+
+
+class _SentenceWriter:
+    """Appends sentences to a .tokens and an .offsets file."""
+
+    def __init__(self, stem: Path, kind: np.dtype[Any]) -> None:
+        self._kind = kind
+        self.sentences = 0
+        self.tokens = 0
+        self._token_file: BinaryIO = _beside(stem, "tokens").open("wb")
+        self._offset_file: BinaryIO = _beside(stem, "offsets").open("wb")
+        self._offset_file.write(np.zeros(1, OFFSET_TYPE).tobytes())
+
+    def append(self, sentences: Sequence[Sequence[int]]) -> None:
+        lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
+        total = int(lengths.sum())
+        flat = np.fromiter((i for ids in sentences for i in ids), self._kind, total)
+        self._token_file.write(flat.tobytes())
+        self._offset_file.write((self.tokens + np.cumsum(lengths)).astype(OFFSET_TYPE).tobytes())
+        self.sentences += len(sentences)
+        self.tokens += total
+
+    def close(self) -> None:
+        self._token_file.close()
+        self._offset_file.close()
+
+
+def _beside(stem: Path, ending: str) -> Path:
+    return stem.with_name(f"{stem.name}.{ending}")
+
+
+def _read_facts(folder: Path) -> dict[str, Any]:
+    if not folder.is_dir():
+        raise SconesError(f"{folder} is not a folder; make a store with `scones prepare {folder}`.")
+    if not (folder / "store.json").exists():
+        raise SconesError(
+            f"{folder} is not a store, it has no store.json; make one with `scones prepare`."
+        )
+    facts = read_json(folder / "store.json")
+    if not isinstance(facts, dict) or "format" not in facts:
+        raise _damaged(folder / "store.json", "it names no format")
+    if facts["format"] != FORMAT:
+        raise SconesError(
+            f"{folder} is a store of format {facts['format']}, and this version of scones reads "
+            f"format {FORMAT}; prepare it again."
+        )
+    return facts
+
+
+def _open_split(
+    folder: Path, name: str, counts: dict[str, int], kind: np.dtype[Any]
+) -> ParallelTokens:
+    sides = []
+    for side in SIDES:
+        tokens = _map(folder / f"{name}.{side}.tokens", kind, counts[f"{side}_tokens"])
+        offsets = _map(folder / f"{name}.{side}.offsets", OFFSET_TYPE, counts["pairs"] + 1)
+        if offsets[0] != 0 or offsets[-1] != len(tokens):
+            raise _damaged(folder / f"{name}.{side}.offsets", "it does not fit its tokens")
+        sides.append(Sentences(tokens, offsets))
+    return ParallelTokens(*sides)
+
+
+def _map(path: Path, kind: np.dtype[Any], count: int) -> NDArray[Any]:
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        raise _damaged(path, "the file is missing") from None
+    if size != count * kind.itemsize:
+        raise _damaged(path, f"it has {size:,} bytes where {count * kind.itemsize:,} are due")
+    if count == 0:
+        return np.zeros(0, kind)  # an empty file cannot be mapped
+    # A plain array over the map: indexing a np.memmap costs several times as much.
+    return np.asarray(np.memmap(path, dtype=kind, mode="r"))
+
+
+def _read_lines(path: Path) -> list[str]:
+    try:
+        content = path.read_bytes().decode()
+    except (FileNotFoundError, UnicodeDecodeError):
+        raise _damaged(path, "the text is missing or is not UTF-8") from None
+    return content.split("\n")[:-1]
+
+
+def _data_files(splits: Iterable[str]) -> list[str]:
+    """The names of the files that the digest covers, in its order."""
+    names = ["subwords.model"]
+    for split in sorted(splits):
+        for side in SIDES:
+            names += [f"{split}.{side}.tokens", f"{split}.{side}.offsets"]
+            if split == "dev":
+                names.append(f"{split}.{side}.txt")
+    return names
+
+
+def _digest(folder: Path, names: Sequence[str]) -> str:
+    """SHA-256 over the names and the digests of the data files."""
+    parts = []
+    for name in names:
+        try:
+            with (folder / name).open("rb") as file:
+                parts.append([name, hashlib.file_digest(file, "sha256").hexdigest()])
+        except FileNotFoundError:
+            raise _damaged(folder / name, "the file is missing") from None
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _damaged(path: Path, reason: str) -> SconesError:
+    return SconesError(f"{path} is damaged: {reason}; prepare the store again.")
