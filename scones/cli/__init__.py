@@ -17,6 +17,7 @@ from scones.cli.creamtea import creamtea
 from scones.cli.evaluate import evaluate
 from scones.cli.info import info
 from scones.cli.prepare import prepare
+from scones.cli.replicate import replicate
 from scones.cli.score import score
 from scones.cli.train import train
 from scones.cli.translate import translate
@@ -34,7 +35,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (prepare, train, translate, score, evaluate, tune, info, compare, creamtea):
+_COMMANDS = (prepare, train, translate, score, evaluate, tune, info)
+for _command in (*_COMMANDS, compare, replicate, creamtea):
     app.command()(_command)
 
 

@@ -71,12 +71,13 @@ class CreamTea:
         Sorted; fewer than `count` where a sentence does not allow that many.
         """
         rng = random.Random(seed)
-        candidates = spoiled(self._grammar, self._derive(example.source), example.references, rng)
+        valid = {*example.references, *self.translations(example.source)}
+        candidates = spoiled(self._grammar, self._derive(example.source), valid, rng)
         misses: set[str] = set()
         for text in candidates:
             if len(misses) == count:
                 break
-            if text not in example.references:
+            if text not in valid:
                 misses.add(text)
         return sorted(misses)
 

@@ -43,7 +43,7 @@ class _Lexicon:
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self.contractions: Mapping[str, str] = _required(data, "contractions", "lexicon.toml")
-        self.pairings: Sequence[Mapping[str, Any]] = data.get("pairings", [])
+        self.pairings = [_pairing(table) for table in data.get("pairings", [])]
         self.lists: dict[str, tuple[Entry, ...]] = {}
         self._raw: Mapping[str, Any] = _required(data, "lists", "lexicon.toml")
         for name in self._raw:
@@ -67,7 +67,7 @@ class _Lexicon:
             )
         if name not in self.lists:
             entries: list[Entry] = []
-            for item in self._raw[name]:
+            for item in _required(self._raw, name, "lexicon.toml, lists", list):
                 if isinstance(item, str):
                     entries += self._read_list(item, (*within, name))
                 else:
@@ -85,24 +85,33 @@ class _Lexicon:
         """One copy of the patterns (German first) for every row of the pairing they use."""
         names = {slot.name for slot in slots_of(german)}
         for pairing in self.pairings:
-            if names.intersection(pairing["slots"]):
-                for row in pairing["rows"]:
-                    lists = dict(zip(pairing["slots"], row, strict=True))
+            if names.intersection(pairing[0]):
+                for lists in pairing:
                     yield [rename(pattern, lists) for pattern in (german, *english)]
                 return
         yield [german, *english]
 
 
+def _pairing(table: Mapping[str, Any]) -> list[dict[str, str]]:
+    """For every row of a pairing: which list stands in which slot."""
+    place = "lexicon.toml, pairings"
+    slots, rows = (_required(table, key, place, list) for key in ("slots", "rows"))
+    if not rows or any(len(row) != len(slots) for row in rows):
+        raise SconesError(f"{place}: every row must name {len(slots)} lists, for {slots}; mend it.")
+    return [dict(zip(slots, row, strict=True)) for row in rows]
+
+
 def _sentence_type(table: Mapping[str, Any], lexicon: _Lexicon) -> SentenceType:
     name = _required(table, "name", "sentences.toml")
     place = f"sentences.toml, '{name}'"
+    _check_keys(table, ("name", "weight", "de", "en"), place)
     weight = _required(table, "weight", place)
     if not isinstance(weight, int) or weight < 1:
         raise SconesError(f"{place}: the weight is {weight!r}; give a whole number from 1.")
     german, english = (
         [
             parse(reading, place)
-            for text in _required(table, side, place)
+            for text in _required(table, side, place, list)
             for reading in unfold(text, place)
         ]
         for side in ("de", "en")
@@ -144,20 +153,11 @@ def _check_forms(
     """Every form a pattern asks for must exist, or fall back on the plain one."""
     for slot in slots_of(pattern):
         tables = [entry.german if german else entry.english for entry in slots[slot.name]]
-        wanted: set[str | None] = {slot.form}
         if slot.partner is not None:
-            if slot.partner not in slots:
-                raise SconesError(
-                    f"{place}: '{slot.name}' agrees with '{slot.partner}', which is not there; "
-                    "name a slot of the same pattern."
-                )
-            wanted = {entry.agrees for entry in slots[slot.partner]}
-            if None in wanted:
-                raise SconesError(
-                    f"{place}: '{slot.name}' agrees with '{slot.partner}', where an entry has no "
-                    "'agrees'; add it in lexicon.toml."
-                )
-        elif not any(slot.form in table for table in tables):
+            wanted = _agreements(slot.name, slot.partner, slots, place)
+        elif any(slot.form in table for table in tables):
+            wanted = [slot.form]
+        else:
             raise SconesError(
                 f"{place}: no entry of '{slot.name}' has the form '{slot.form}'; "
                 "add it in lexicon.toml or mend the name."
@@ -169,10 +169,26 @@ def _check_forms(
                 )
 
 
+def _agreements(
+    name: str, partner: str, slots: Mapping[str, tuple[Entry, ...]], place: str
+) -> list[str]:
+    """The forms that the entries of a partner may ask for."""
+    if partner not in slots:
+        raise SconesError(
+            f"{place}: '{name}' agrees with '{partner}', which is not there; "
+            "name a slot of the same sentence."
+        )
+    found = {entry.agrees for entry in slots[partner]}
+    if None in found:
+        raise SconesError(
+            f"{place}: '{name}' agrees with '{partner}', where an entry has no 'agrees'; "
+            "add it in lexicon.toml."
+        )
+    return sorted(form for form in found if form is not None)
+
+
 def _entry(item: Mapping[str, Any], place: str) -> Entry:
-    unknown = sorted(set(item) - {"de", "en", "agrees"})
-    if unknown:
-        raise SconesError(f"{place}: unknown key '{unknown[0]}'; use de, en and agrees.")
+    _check_keys(item, ("de", "en", "agrees"), place)
     agrees = item.get("agrees")
     if agrees is not None and agrees not in _AGREEMENTS:
         known = ", ".join(sorted(_AGREEMENTS))
@@ -183,7 +199,7 @@ def _entry(item: Mapping[str, Any], place: str) -> Entry:
 
 def _forms(value: str | dict[str, str], place: str) -> dict[str, str]:
     forms = {"plain": value} if isinstance(value, str) else value
-    _required(forms, "plain", place)
+    _required(forms, "plain", place, str)
     return forms
 
 
@@ -198,7 +214,15 @@ def _tables(name: str, text: str) -> dict[str, Any]:
         raise SconesError(f"{name} is not valid TOML ({problem}); mend that place.") from None
 
 
-def _required(table: Mapping[str, Any], key: str, place: str) -> Any:
+def _check_keys(table: Mapping[str, Any], known: Sequence[str], place: str) -> None:
+    for key in table:
+        if key not in known:
+            raise SconesError(f"{place}: unknown key '{key}'; use {', '.join(known)}.")
+
+
+def _required(table: Mapping[str, Any], key: str, place: str, kind: type = object) -> Any:
     if key not in table:
         raise SconesError(f"{place}: '{key}' is missing; add it.")
+    if not isinstance(table[key], kind):
+        raise SconesError(f"{place}: '{key}' is {table[key]!r}; make it a {kind.__name__}.")
     return table[key]

@@ -1,0 +1,51 @@
+"""`scones replicate`: softmax against SCONES over several seeds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def replicate(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="What scones prepare made.")],
+    folder: Annotated[Path, typer.Argument(metavar="RUNS", help="Where the runs go.")],
+    recipe: Annotated[Path, typer.Option(help="The recipe, the same for both output layers.")],
+    source: Annotated[Path, typer.Option(help="The test set's source text.")],
+    reference: Annotated[
+        list[Path], typer.Option("--reference", "-r", help="A reference file; may be repeated.")
+    ],
+    alpha: Annotated[
+        list[float] | None, typer.Option(help="An α to try; may be repeated [0.2 0.5 0.7 1.0]")
+    ] = None,
+    tuning_seed: Annotated[int, typer.Option(help="Seed of the runs that choose α.")] = 100,
+    seed: Annotated[
+        list[int] | None, typer.Option(help="A seed to test; may be repeated [1 2 3]")
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="Trainings side by side.")] = 8,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    output: Annotated[
+        Path | None, typer.Option(help="Write OUTPUT.json and OUTPUT.md [RUNS/replication]")
+    ] = None,
+) -> None:
+    """Choose α on the development set, train softmax and SCONES with several seeds, test both.
+
+    Nothing is chosen on the test set: it is used once, when everything is trained.
+    """
+    from scones.paper.replication import Replication, write_report
+    from scones.text.reading import read_aligned
+
+    sources, *references = read_aligned([source, *reference])
+    replication = Replication(
+        store,
+        recipe,
+        folder,
+        alpha or [0.2, 0.5, 0.7, 1.0],
+        tuning_seed,
+        seed or [1, 2, 3],
+        jobs,
+        device,
+    )
+    result = replication.run(sources, references)
+    typer.echo(write_report(result, output or folder / "replication"))

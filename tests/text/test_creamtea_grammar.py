@@ -1,0 +1,215 @@
+"""The grammar's notation, its mistakes, and the spoiling of translations."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from scones.errors import SconesError
+from scones.text.creamtea import CreamTea, Example
+from scones.text.creamtea.chance import shuffled
+from scones.text.creamtea.pattern import Slot, parse, spellings, unfold
+from scones.text.creamtea.reader import parse_grammar
+
+LEXICON = """
+[lists]
+who = [{ de = "sie", en = "she", agrees = "er" }, { de = "sie", en = "they", agrees = "wir" }]
+drink = [{ de = "Tee", en = "tea" }, { de = "Saft", en = "(apple |)juice" }]
+bun = [{ de = "Kuchen", en = "cake" }]
+food = ["drink", "bun"]
+
+[words]
+mag = { er = "mag", wir = "mögen" }
+mochte = { er = "mochte", wir = "mochten" }
+does = { er = "does", plain = "do" }
+
+[contractions]
+"does not" = "doesn't"
+"do not" = "don't"
+
+[near_misses]
+alike = []
+dispensable = []
+negations = ["not"]
+"""
+SENTENCES = """
+[[sentence]]
+name = "not liking"
+weight = 1
+de = ["heute {mag:who} {who} nicht gern {food}."]
+en = ["{who} {does:who} ~not like {food} today."]
+"""
+
+
+def corpus(lexicon: str = LEXICON, sentences: str = SENTENCES) -> CreamTea:
+    return CreamTea(parse_grammar(lexicon, sentences))
+
+
+def test_alternatives_unfold_from_the_inside():
+    assert unfold("a (b|c (d|e)|) f", "here") == ["a b f", "a c d f", "a f", "a c e f"]
+
+
+def test_slots_are_read_with_form_and_partner():
+    assert parse("{who} {mag:who2}, {who.it}.", "here") == (
+        Slot("who"),
+        " ",
+        Slot("mag", partner="who2"),
+        ", ",
+        Slot("who", "it"),
+        ".",
+    )
+    assert Slot("who2").list_name == "who"
+
+
+def test_one_of_two_leaning_neighbours_leans():
+    known = {"she is": "she's", "is not": "isn't"}
+    assert list(spellings("today she ~is ~not eating a apple .", known)) == [
+        "Today she's not eating an apple.",
+        "Today she isn't eating an apple.",
+        "Today she is not eating an apple.",
+    ]
+
+
+def test_a_pair_without_a_contraction_stays_two_words():
+    assert list(spellings("~is Anna ~is here?", {"she is": "she's"})) == ["Is Anna is here?"]
+
+
+def test_a_small_grammar_says_all_it_can():
+    tea = corpus()
+    assert len(tea) == 6
+    assert tea.translations("Heute mögen sie nicht gern Saft.") == (
+        "They do not like apple juice today.",
+        "They do not like juice today.",
+        "They don't like apple juice today.",
+        "They don't like juice today.",
+    )
+
+
+def test_two_readings_are_united():
+    past = SENTENCES.replace("{mag:who} {who}", "{who}").replace("heute", "gestern")
+    tea = corpus(sentences=past)
+    assert len(tea) == 3
+    assert tea.translations("Gestern sie nicht gern Tee.") == (
+        "She does not like tea today.",
+        "She doesn't like tea today.",
+        "They do not like tea today.",
+        "They don't like tea today.",
+    )
+    sample = tea.sample(3, seed=1)
+    assert len({example.source for example in sample}) == 3
+
+
+def test_no_entry_stands_twice_in_a_sentence():
+    twice = SENTENCES.replace("{food}", "{food} und {food2}", 1).replace(
+        "{food} today", "{food} and {food2}"
+    )
+    tea = corpus(sentences=twice)
+    assert len(tea) == 2 * 3 * 2
+    with pytest.raises(SconesError):
+        tea.translations("Heute mag sie nicht gern Tee und Tee.")
+
+
+def test_asking_for_more_than_there_is():
+    tea = corpus()
+    assert len(tea.sample(5, seed=1, exclude=["Heute mag sie nicht gern Tee."])) == 5
+    with pytest.raises(SconesError, match="only 5 sentences to give, not 6"):
+        tea.sample(6, seed=1, exclude=["Heute mag sie nicht gern Tee."])
+
+
+def test_pairings_keep_words_together():
+    lexicon = LEXICON + '[[pairings]]\nslots = ["thing"]\nrows = [["drink"], ["bun"]]\n'
+    tea = corpus(lexicon, SENTENCES.replace("{food}", "{thing}"))
+    assert len(tea) == 6
+
+
+def test_an_uneven_pairing_is_named():
+    with pytest.raises(SconesError, match="every row must name 1 lists"):
+        corpus(LEXICON + '[[pairings]]\nslots = ["thing"]\nrows = [["drink", "bun"]]\n')
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            'bun = [{ de = "Kuchen", en = "cake" }]',
+            'bun = "cake"',
+            "'bun' is 'cake'; make it a list",
+        ),
+        ('agrees = "er"', 'agrees = "sie"', "agrees is 'sie'; choose one of"),
+        ('de = "Tee", en', 'de = "Tee", fr', "unknown key 'fr'"),
+        ('de = "Tee", en = "tea"', 'en = "tea"', "list 'drink': 'de' is missing"),
+        ('de = "Tee"', 'de = { bare = "Tee" }', "list 'drink': 'plain' is missing"),
+        ('["drink", "bun"]', '["drink", "cake"]', "list 'food': there is no list 'cake'"),
+        ('["drink", "bun"]', '["food"]', "list 'food': it takes in 'food'"),
+        ("(apple |)", "(apple |", "brackets of '.apple .juice' do not match"),
+        ('wir = "mögen"', 'p = "mögen"', "'mag' lacks the form 'wir'"),
+        ('en = "she", agrees = "er"', 'en = "she"', "an entry has no 'agrees'"),
+        ("alike = []", 'alike = ["drinks"]', "there is no list 'drinks'"),
+        ("negations", "negation", "near_misses: 'negations' is missing"),
+        ("mag = {", "food = {", "word 'food': a list has this name too"),
+        ("[words]", "[words", "lexicon.toml is not valid TOML"),
+        ("[contractions]", "[shortenings]", "lexicon.toml: 'contractions' is missing"),
+    ],
+)
+def test_a_mistake_in_the_lexicon_is_named(old, new, message):
+    assert old in LEXICON
+    with pytest.raises(SconesError, match=message):
+        corpus(LEXICON.replace(old, new, 1))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("weight = 1", "weight = 0", "the weight is 0; give a whole number"),
+        ("weight = 1", "", "'weight' is missing"),
+        ('de = ["heute', 'de = "heute', "sentences.toml is not valid TOML"),
+        ('today."]', 'today."]\nde2 = 1', "unknown key 'de2'"),
+        ("{mag:who}", "{mag:them}", "'mag' agrees with 'them', which is not there"),
+        ("{mag:who}", "{mug:who}", "no list or word 'mug'"),
+        ("{mag:who}", "{mag who}", "a slot that cannot be read"),
+        ("{food}.", "{food.dat}.", "no entry of 'food' has the form 'dat'"),
+        (" {food}.", ".", "the German and the English differ in food"),
+        ("[[sentence]]", "[[phrase]]", "'sentence' is missing"),
+    ],
+)
+def test_a_mistake_in_the_sentences_is_named(old, new, message):
+    assert old in SENTENCES
+    with pytest.raises(SconesError, match=message):
+        corpus(sentences=SENTENCES.replace(old, new, 1))
+
+
+def test_near_misses_of_a_small_grammar():
+    tea = corpus()
+    source = "Heute mag sie nicht gern Kuchen."
+    example = Example(source, tea.translations(source))
+    misses = tea.near_misses(example, 100, seed=1)
+    assert "She does like cake today." in misses
+    assert "She doesn't like today." in misses
+    assert {"They", "tea", "juice"} <= {word for miss in misses for word in miss.split()}
+    assert not set(misses) & set(example.references)
+
+
+def test_near_misses_are_never_valid_and_depend_on_the_seed_alone():
+    tea = CreamTea.load()
+    for example in tea.sample(300, seed=11):
+        misses = tea.near_misses(example, 8, seed=4)
+        assert misses == sorted(set(misses))
+        assert 4 <= len(misses) <= 8
+        assert not set(misses) & set(tea.translations(example.source))
+        assert misses == tea.near_misses(example, 8, seed=4)
+
+
+def test_near_misses_do_not_say_she_for_anna():
+    tea = CreamTea.load()
+    source = "Anna isst immer Kuchen."
+    misses = tea.near_misses(Example(source, tea.translations(source)), 100, seed=1)
+    assert "He always eats cake." in misses
+    assert "She always eats cake." not in misses
+
+
+def test_shuffled_gives_every_number_once():
+    for size in (0, 1, 7, 100):
+        numbers = list(shuffled(size, random.Random(3)))
+        assert sorted(numbers) == list(range(size))
+    assert list(shuffled(100, random.Random(3))) != list(range(100))

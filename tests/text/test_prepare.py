@@ -1,0 +1,293 @@
+from __future__ import annotations
+
+import errno
+import json
+import multiprocessing
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from scones.errors import SconesError
+from scones.text import prepare as module
+from scones.text.cleaning import CleaningConfig
+from scones.text.prepare import PrepareConfig, prepare
+from scones.text.store import StoreWriter, TokenStore
+
+ANY_LANGUAGE = CleaningConfig(identify_language=False)
+WORDS = {
+    "der": "the", "Tee": "tea", "ist": "is", "heiß": "hot", "kalt": "cold", "und": "and",
+    "süß": "sweet", "Rahm": "cream", "gut": "good", "heute": "today", "sehr": "very",
+}  # fmt: skip
+
+
+def _sentences(count: int, seed: int) -> list[tuple[str, str]]:
+    choose = random.Random(seed)
+    found = {}
+    while len(found) < count:
+        words = choose.choices(list(WORDS), k=choose.randint(4, 9))
+        found[" ".join(words)] = " ".join(WORDS[word] for word in words)
+    return list(found.items())
+
+
+def _write(folder: Path, name: str, pairs: list[tuple[str, str]]) -> tuple[Path, Path]:
+    paths = folder / f"{name}.de", folder / f"{name}.en"
+    for path, texts in zip(paths, zip(*pairs, strict=True), strict=True):
+        path.write_text("".join(f"{text}\n" for text in texts))
+    return paths
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> PrepareConfig:
+    source, target = _write(tmp_path, "train", _sentences(300, seed=1))
+    return PrepareConfig(
+        "de",
+        "en",
+        source=[source],
+        target=[target],
+        pieces=300,
+        workers=1,
+        cleaning=ANY_LANGUAGE,
+    )
+
+
+def _texts(store: TokenStore) -> list[tuple[str, str]]:
+    train = store.split("train")
+    sources = store.subwords.decode([train.source(i) for i in range(len(train))])
+    targets = store.subwords.decode([train.target(i) for i in range(len(train))])
+    return list(zip(sources, targets, strict=True))
+
+
+def _nothing_left(folder: Path) -> bool:
+    return not [path for path in folder.iterdir() if "store" in path.name]
+
+
+def test_the_store_holds_the_text(config: PrepareConfig, tmp_path: Path) -> None:
+    report = prepare(config, tmp_path / "store")
+    store = TokenStore.open(tmp_path / "store")
+    store.verify()
+    assert _texts(store) == _sentences(300, seed=1)
+    assert len(store.subwords) == 300
+    assert (report.pairs_read, report.pairs_kept) == (300, 300)
+    assert report.digest == store.digest
+    assert report.source_tokens == store.split("train").source_lengths.sum()
+    assert store.report == json.loads(json.dumps(report.to_json()))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["store", "train.de", "train.en"]
+    assert not (tmp_path / "store" / "scratch").exists()
+
+
+def test_every_reason_is_counted_with_an_example(config: PrepareConfig, tmp_path: Path) -> None:
+    good = _sentences(40, seed=2)
+    bad = [("", "the tea"), ("Tee", "Tee"), ("Tee " * 300, "tea " * 300), good[0], good[0]]
+    source, target = _write(tmp_path, "mixed", good + bad)
+    report = prepare(replace(config, source=[source], target=[target]), tmp_path / "store")
+    expected = {"empty": 1, "copy": 1, "long": 1, "duplicate": 2}
+    assert dict(report.dropped) == expected
+    assert (report.pairs_read, report.pairs_kept) == (45, 40)
+    assert _texts(TokenStore.open(tmp_path / "store")) == good
+    (corpus,) = report.to_json()["corpora"]
+    assert [example["line"] for example in corpus["examples"]["duplicate"]] == [44, 45]
+    assert corpus["examples"]["copy"][0]["source"] == "Tee"
+    assert report.to_json()["dropped"]["duplicate"] == {"pairs": 2, "share": 2 / 45}
+
+
+def test_corpora_are_pooled_and_duplicates_found_across_them(
+    config: PrepareConfig, tmp_path: Path
+) -> None:
+    again, new = _sentences(300, seed=1)[7], ("Rahm und Tee", "cream and tea")
+    (tmp_path / "more.tsv").write_text("".join("\t".join(pair) + "\n" for pair in (again, new)))
+    report = prepare(replace(config, tsv=[tmp_path / "more.tsv"]), tmp_path / "store")
+    assert _texts(TokenStore.open(tmp_path / "store")) == [*_sentences(300, seed=1), new]
+    first, second = report.to_json()["corpora"]
+    assert (first["pairs_kept"], second["pairs_kept"]) == (300, 1)
+    assert second["examples"]["duplicate"][0]["line"] == 1
+
+
+def test_duplicates_may_stay(config: PrepareConfig, tmp_path: Path) -> None:
+    source, target = _write(tmp_path, "twice", _sentences(50, seed=3) * 2)
+    keep = replace(ANY_LANGUAGE, drop_duplicates=False)
+    config = replace(config, source=[source], target=[target], cleaning=keep)
+    assert prepare(config, tmp_path / "store").pairs_kept == 100
+
+
+def test_several_workers_make_the_same_store(
+    config: PrepareConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = prepare(config, tmp_path / "store-1")
+    monkeypatch.setattr(module, "CHUNK_PAIRS", 13)
+    together = prepare(replace(config, workers=2), tmp_path / "store-2")
+    assert together.digest == alone.digest
+    assert not multiprocessing.active_children()
+
+
+def test_development_sentences_are_kept_and_not_trained_on(
+    config: PrepareConfig, tmp_path: Path
+) -> None:
+    train = _sentences(300, seed=1)
+    dev = [(train[5][0], "something else"), ("etwas anderes", train[9][1]), ("", "")]
+    dev_source, dev_target = _write(tmp_path, "dev", dev)
+    (tmp_path / "test.en").write_text(f"  {train[20][1]}\n")
+    config = replace(
+        config, dev_source=dev_source, dev_target=dev_target, held_out=[tmp_path / "test.en"]
+    )
+    report = prepare(config, tmp_path / "store")
+    store = TokenStore.open(tmp_path / "store")
+    assert store.dev_texts == tuple(map(list, zip(*dev, strict=True)))
+    assert len(store.split("dev")) == report.dev_pairs == 3
+    held_out = {train[5][0], train[9][1], train[20][1]}
+    kept = [pair for pair in train if not held_out & set(pair)]
+    assert _texts(store) == kept
+    assert report.dropped["held out"] == 300 - len(kept) >= 3
+
+
+def test_language_identification_drops_the_wrong_language(tmp_path: Path) -> None:
+    german = "Wir trinken am Nachmittag gerne eine Tasse Tee mit unseren Freunden."
+    english = "In the afternoon we like to drink a cup of tea with our friends."
+    source, target = _write(tmp_path, "train", [(german, english), (english + "!", german)])
+    config = PrepareConfig("de", "en", source=[source], target=[target], pieces=290, workers=1)
+    report = prepare(config, tmp_path / "store")
+    assert dict(report.dropped) == {"language (source)": 1}
+    with pytest.raises(SconesError, match="'xx' is not a language"):
+        prepare(replace(config, source_language="xx"), tmp_path / "other")
+
+
+def test_pairs_of_too_many_pieces_are_dropped(config: PrepareConfig, tmp_path: Path) -> None:
+    report = prepare(replace(config, max_pieces=12), tmp_path / "store")
+    train = TokenStore.open(tmp_path / "store").split("train")
+    assert max(train.source_lengths.max(), train.target_lengths.max()) == 12
+    assert report.dropped["long (pieces)"] == 300 - len(train) > 0
+    with pytest.raises(SconesError, match="raise --max-pieces"):
+        prepare(replace(config, max_pieces=1), tmp_path / "none")
+
+
+def test_a_given_subword_model_is_taken(config: PrepareConfig, tmp_path: Path) -> None:
+    prepare(config, tmp_path / "store")
+    first = TokenStore.open(tmp_path / "store")
+    config = replace(config, subwords=tmp_path / "store" / "subwords.model", pieces=32_000)
+    report = prepare(config, tmp_path / "again")
+    assert report.digest == first.digest
+    assert "learn subwords" not in [stage.name for stage in report.stages]
+
+
+def test_a_sample_of_the_text_is_enough(
+    config: PrepareConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def learn(sample: Path, pieces: int) -> bytes:
+        seen.append(sample.read_text().splitlines())
+        return original(sample, pieces)
+
+    original = module._learn_subwords
+    monkeypatch.setattr(module, "_learn_subwords", learn)
+    source, target = _write(tmp_path, "large", _sentences(30_000, seed=4))
+    config = replace(config, source=[source], target=[target], sample_megabytes=1)
+    prepare(config, tmp_path / "store")
+    size = sum(len(line.encode()) + 1 for line in seen[0])
+    assert 0.95e6 < size < 1.05e6
+    positions = [i for i, (text, _) in enumerate(_sentences(30_000, seed=4)) if text == seen[0][-2]]
+    assert positions[0] > 29_900  # spread to the end, not the beginning of the corpus
+
+
+def test_progress_tells_the_stage_and_the_pairs(config: PrepareConfig, tmp_path: Path) -> None:
+    calls: list[tuple[str, int]] = []
+    prepare(config, tmp_path / "store", lambda stage, pairs: calls.append((stage, pairs)))
+    assert ("clean", 300) in calls
+    assert ("encode", 300) in calls
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_interrupt_leaves_nothing_behind(
+    config: PrepareConfig, tmp_path: Path, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(stage: str, pairs: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "CHUNK_PAIRS", 30)
+    with pytest.raises(KeyboardInterrupt):
+        prepare(replace(config, workers=workers), tmp_path / "store", interrupt)
+    assert _nothing_left(tmp_path)
+    assert not multiprocessing.active_children()
+
+
+def test_a_full_disk_leaves_nothing_behind(
+    config: PrepareConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def append(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(StoreWriter, "append", append)
+    with pytest.raises(SconesError, match="is full, so nothing was written"):
+        prepare(config, tmp_path / "store")
+    assert _nothing_left(tmp_path)
+
+
+def test_a_defect_found_late_leaves_nothing_behind(config: PrepareConfig, tmp_path: Path) -> None:
+    with config.target[0].open("a") as file:
+        file.write("one line more\n")
+    with pytest.raises(SconesError, match=r"300 lines but .* has 301"):
+        prepare(config, tmp_path / "store")
+    assert _nothing_left(tmp_path)
+
+
+def test_latin_1_is_refused_naming_the_file_and_line(config: PrepareConfig, tmp_path: Path) -> None:
+    text = config.source[0].read_text()
+    config.source[0].write_bytes(text.encode("latin-1"))
+    with pytest.raises(SconesError, match=r"train\.de is not UTF-8 text.* in line \d+ .*iconv"):
+        prepare(config, tmp_path / "store")
+
+
+def test_overwrite_replaces_a_store_and_nothing_else(config: PrepareConfig, tmp_path: Path) -> None:
+    prepare(config, tmp_path / "store")
+    with pytest.raises(SconesError, match="exists already"):
+        prepare(config, tmp_path / "store")
+    prepare(replace(config, overwrite=True, pieces=290), tmp_path / "store")
+    assert len(TokenStore.open(tmp_path / "store").subwords) == 290
+    (tmp_path / "thesis").mkdir()
+    with pytest.raises(SconesError, match="thesis is not a store"):
+        prepare(replace(config, overwrite=True), tmp_path / "thesis")
+
+
+def test_a_missing_file_is_found_before_any_work(config: PrepareConfig, tmp_path: Path) -> None:
+    config = replace(config, tsv=[tmp_path / "missing.tsv"])
+    calls: list[int] = []
+    with pytest.raises(SconesError, match=r"missing\.tsv does not exist"):
+        prepare(config, tmp_path / "store", lambda stage, pairs: calls.append(pairs))
+    assert not calls
+
+
+def test_a_missing_subword_model_is_found_before_any_work(
+    config: PrepareConfig, tmp_path: Path
+) -> None:
+    config = replace(config, subwords=tmp_path / "missing.model")
+    calls: list[int] = []
+    with pytest.raises(SconesError, match=r"missing\.model does not exist"):
+        prepare(config, tmp_path / "store", lambda stage, pairs: calls.append(pairs))
+    assert not calls
+    assert _nothing_left(tmp_path)
+
+
+def test_development_sides_must_match(config: PrepareConfig, tmp_path: Path) -> None:
+    dev_source, dev_target = _write(tmp_path, "dev", [("Tee", "tea")])
+    dev_target.write_text("tea\nmore\n")
+    with pytest.raises(SconesError, match=r"1 lines but .*dev\.en has 2"):
+        prepare(replace(config, dev_source=dev_source, dev_target=dev_target), tmp_path / "store")
+
+
+def test_all_wrong_options_are_named_at_once(tmp_path: Path) -> None:
+    config = PrepareConfig(
+        "de", "en", source=[tmp_path], dev_source=tmp_path, pieces=0, max_pieces=-1, workers=0
+    )
+    with pytest.raises(SconesError) as caught:
+        prepare(config, tmp_path / "store")
+    for part in (
+        "pieces is 0",
+        "max_pieces is -1",
+        "workers is 0",
+        "1 source and 0 target",
+        "dev_",
+    ):
+        assert part in str(caught.value)
+    with pytest.raises(SconesError, match="there is no text"):
+        PrepareConfig("de", "en").validate()

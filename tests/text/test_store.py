@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scones.errors import SconesError
+from scones.files import new_folder
+from scones.text.store import StoreWriter, TokenStore, token_type
+from scones.text.subwords import Subwords
+
+SOURCES = [[5, 6, 7], [], [8], [399, 9]]
+TARGETS = [[10], [11, 12], [], [13, 14, 15, 16]]
+DEV = (["eins zwei", "mit\u2028Trenner"], ["one two", "with\rreturn"])
+
+
+@pytest.fixture(scope="module")
+def subwords() -> Subwords:
+    words = [f"{first}{second}" for first in "abcdefghij" for second in "klmnopqrst"]
+    return Subwords.train([" ".join(words[i : i + 9]) for i in range(90)], pieces=300)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, subwords: Subwords) -> Path:
+    return _write(tmp_path / "store", subwords)
+
+
+def _write(path: Path, subwords: Subwords, chunk: int = 2) -> Path:
+    with new_folder(path) as hidden, StoreWriter(hidden, subwords, "de", "en") as writer:
+        for start in range(0, len(SOURCES), chunk):
+            end = start + chunk
+            writer.append("train", SOURCES[start:end], TARGETS[start:end])
+        writer.append_dev(*DEV)
+        writer.finish()
+    return path
+
+
+def test_what_was_written_is_read(folder: Path, subwords: Subwords) -> None:
+    store = TokenStore.open(folder)
+    train = store.split("train")
+    assert (store.source_language, store.target_language) == ("de", "en")
+    assert len(train) == 4
+    assert [train.source(i).tolist() for i in range(4)] == SOURCES
+    assert [train.target(i).tolist() for i in range(4)] == TARGETS
+    assert train.source_lengths.tolist() == [3, 0, 1, 2]
+    assert train.target_lengths.tolist() == [1, 2, 0, 4]
+    assert store.subwords.digest == subwords.digest
+    store.verify()
+
+
+def test_gather_joins_sentences_in_the_order_asked(folder: Path) -> None:
+    train = TokenStore.open(folder).split("train")
+    tokens, lengths = train.sources.gather(np.array([3, 1, 0]))
+    assert tokens.tolist() == [399, 9, 5, 6, 7]
+    assert lengths.tolist() == [2, 0, 3]
+
+
+def test_sentences_end_like_a_sequence(folder: Path) -> None:
+    train = TokenStore.open(folder).split("train")
+    assert [ids.tolist() for ids in train.sources] == SOURCES
+    with pytest.raises(IndexError):
+        train.source(4)
+
+
+def test_development_text_comes_back_as_it_was(folder: Path, subwords: Subwords) -> None:
+    store = TokenStore.open(folder)
+    assert store.dev_texts == DEV
+    assert store.split("dev").target(0).tolist() == subwords.encode(["one two"])[0]
+
+
+def test_without_a_development_set(tmp_path: Path, subwords: Subwords) -> None:
+    with new_folder(tmp_path / "store") as hidden:
+        StoreWriter(hidden, subwords, "de", "en").finish()
+    store = TokenStore.open(tmp_path / "store")
+    assert store.dev_texts is None
+    assert len(store.split("train")) == 0
+    with pytest.raises(SconesError, match="no split 'dev', only train"):
+        store.split("dev")
+
+
+def test_the_digest_does_not_depend_on_the_chunks(tmp_path: Path, subwords: Subwords) -> None:
+    one = TokenStore.open(_write(tmp_path / "one", subwords, chunk=1))
+    four = TokenStore.open(_write(tmp_path / "four", subwords, chunk=4))
+    assert one.digest == four.digest
+
+
+def test_a_store_travels_as_its_path(folder: Path) -> None:
+    store = TokenStore.open(folder)
+    packed = pickle.dumps(store)
+    assert len(packed) < 1000
+    assert pickle.loads(packed).split("train").target(3).tolist() == TARGETS[3]
+
+
+def test_large_vocabularies_take_four_bytes() -> None:
+    assert token_type(65_536).itemsize == 2
+    assert token_type(65_537).itemsize == 4
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["train.source.tokens", "train.target.offsets", "dev.source.tokens", "subwords.model"],
+)
+def test_a_missing_or_shortened_file_is_refused(folder: Path, name: str) -> None:
+    content = (folder / name).read_bytes()
+    (folder / name).write_bytes(content[:-2])
+    with pytest.raises(SconesError, match=name.replace(".", r"\.")):
+        TokenStore.open(folder)
+    (folder / name).unlink()
+    with pytest.raises(SconesError, match=name.replace(".", r"\.")):
+        TokenStore.open(folder)
+
+
+@pytest.mark.parametrize("name", ["train.source.tokens", "dev.target.txt"])
+def test_a_flipped_bit_is_found_by_verify(folder: Path, name: str) -> None:
+    content = bytearray((folder / name).read_bytes())
+    content[0] ^= 1
+    (folder / name).write_bytes(content)
+    with pytest.raises(SconesError, match="digest"):
+        TokenStore.open(folder).verify()
+
+
+def test_offsets_that_do_not_fit_are_refused(folder: Path) -> None:
+    offsets = np.fromfile(folder / "train.source.offsets", "<u8")
+    offsets[-1] += 1
+    offsets.tofile(folder / "train.source.offsets")
+    with pytest.raises(SconesError, match="does not fit its tokens"):
+        TokenStore.open(folder)
+
+
+def test_another_vocabulary_is_refused(folder: Path, subwords: Subwords) -> None:
+    Subwords.train(["an other text of some letters"] * 3, pieces=274).save(
+        folder / "subwords.model"
+    )
+    with pytest.raises(SconesError, match="not the model of this store"):
+        TokenStore.open(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": 99}, "store of format 99"),
+        ({"splits": {"train": {"pairs": 4}}}, "an entry is missing or wrong"),
+        ({"splits": None}, "an entry is missing or wrong"),
+        ({"vocabulary": {"size": "many", "digest": ""}}, "not the model of this store"),
+    ],
+)
+def test_a_wrong_store_json_is_refused(folder: Path, change: dict, message: str) -> None:
+    facts = json.loads((folder / "store.json").read_text())
+    (folder / "store.json").write_text(json.dumps(facts | change))
+    with pytest.raises(SconesError, match=message):
+        TokenStore.open(folder)
+
+
+def test_what_is_not_a_store_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SconesError, match="is not a folder"):
+        TokenStore.open(tmp_path / "none")
+    with pytest.raises(SconesError, match=r"no store\.json"):
+        TokenStore.open(tmp_path)
+    (tmp_path / "store.json").write_text("[1]")
+    with pytest.raises(SconesError, match="names no format"):
+        TokenStore.open(tmp_path)
+
+
+def test_unequal_sides_are_a_mistake_of_the_program(tmp_path: Path, subwords: Subwords) -> None:
+    with (
+        StoreWriter(tmp_path, subwords, "de", "en") as writer,
+        pytest.raises(ValueError, match="2"),
+    ):
+        writer.append("train", [[1]], [[1], [2]])

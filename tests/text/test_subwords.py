@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from scones.errors import SconesError
+from scones.text.subwords import Subwords
+
+
+def _lines(count: int = 400) -> list[str]:
+    choose = random.Random(3)
+    words = ["".join(choose.choices("abcdefghijklmno", k=choose.randint(2, 8))) for _ in range(150)]
+    return [" ".join(choose.choices(words, k=7)) for _ in range(count)]
+
+
+@pytest.fixture(scope="module")
+def subwords() -> Subwords:
+    return Subwords.train(_lines(), pieces=400)
+
+
+def test_special_ids_come_first_and_the_size_is_exact(subwords: Subwords) -> None:
+    assert len(subwords) == 400
+    assert subwords.pieces([0, 1, 2]) == ["<pad>", "</s>", "<unk>"]
+
+
+def test_text_comes_back_even_with_characters_never_seen(subwords: Subwords) -> None:
+    texts = ["abc def", "Größe 日本 😀", ""]
+    ids = subwords.encode(texts)
+    assert subwords.decode(ids) == texts
+    assert not {0, 1, 2} & {i for row in ids for i in row}
+
+
+def test_pad_and_end_leave_no_trace(subwords: Subwords) -> None:
+    (ids,) = subwords.encode(["abc def"])
+    assert subwords.decode([[*ids, 1, 0, 0]]) == ["abc def"]
+
+
+def test_training_is_deterministic(subwords: Subwords) -> None:
+    again = Subwords.train(iter(_lines()), pieces=400)
+    assert again.model == subwords.model
+    assert again.digest == subwords.digest
+
+
+def test_training_is_silent(capfd: pytest.CaptureFixture[str]) -> None:
+    Subwords.train(_lines(100), pieces=350)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_save_and_load(subwords: Subwords, tmp_path: Path) -> None:
+    subwords.save(tmp_path / "subwords.model")
+    loaded = Subwords.load(tmp_path / "subwords.model")
+    assert loaded.digest == subwords.digest
+    assert loaded.encode(["abc"]) == subwords.encode(["abc"])
+
+
+def test_too_many_pieces_names_the_largest_number() -> None:
+    with pytest.raises(
+        SconesError, match=r"too small for 32000 pieces; ask for at most (\d+)"
+    ) as e:
+        Subwords.train(_lines(), pieces=32_000)
+    largest = int(str(e.value).split("at most ")[1].split()[0])
+    assert len(Subwords.train(_lines(), pieces=largest)) == largest
+
+
+def test_too_few_pieces_names_the_smallest_number() -> None:
+    with pytest.raises(SconesError, match=r"ask for at least 27\d"):
+        Subwords.train(_lines(), pieces=100)
+
+
+def test_no_text_is_refused() -> None:
+    with pytest.raises(SconesError, match="no text"):
+        Subwords.train([], pieces=300)
+
+
+@pytest.mark.parametrize("keep", [0, 3000, -1])
+def test_a_damaged_model_is_refused(subwords: Subwords, tmp_path: Path, keep: int) -> None:
+    path = tmp_path / "broken.model"
+    path.write_bytes(subwords.model[:keep])
+    with pytest.raises(SconesError, match=r"broken\.model"):
+        Subwords.load(path)
+
+
+def test_a_model_with_other_ids_is_refused(tmp_path: Path) -> None:
+    from sentencepiece import SentencePieceTrainer
+
+    SentencePieceTrainer.train(
+        sentence_iterator=iter(_lines()),
+        model_prefix=str(tmp_path / "other"),
+        vocab_size=100,
+        minloglevel=2,
+    )
+    with pytest.raises(SconesError, match="has pad -1, end of sentence 2 and unknown 0"):
+        Subwords.load(tmp_path / "other.model")
+
+
+def test_missing_model_and_folder(tmp_path: Path) -> None:
+    with pytest.raises(SconesError, match="does not exist"):
+        Subwords.load(tmp_path / "none.model")
+    with pytest.raises(SconesError, match="is a folder"):
+        Subwords.load(tmp_path)
+
+
+def test_half_a_character_is_named(subwords: Subwords) -> None:
+    with pytest.raises(SconesError, match="Text 2 holds half a character"):
+        subwords.encode(["fine", "half \ud800"])
