@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -9,10 +10,13 @@ __version__ = "0.1.0"
 
 
 def commit() -> str | None:
-    """Give the git commit of the source tree, "+" behind it if changed; None when installed."""
+    """Give the git commit of the source tree, "+" behind it if changed; None when installed.
+
+    A copy of the tree without its git folder can be told by the variable SCONES_COMMIT.
+    """
     here = Path(__file__).resolve().parent
     if not (here.parent / ".git").exists():
-        return None
+        return os.environ.get("SCONES_COMMIT")
 
     def git(*words: str) -> str:
         done = subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True)
