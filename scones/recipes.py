@@ -32,8 +32,8 @@ def option(default: Any, help: str) -> Any:
     return dataclasses.field(default=default, metadata={"help": help})
 
 
-def load_recipe(path: Path) -> dict[str, dict[str, Any]]:
-    """Read a recipe file into its sections, with ${VARIABLES} in strings expanded."""
+def load_recipe(path: Path, *names: str) -> dict[str, dict[str, Any]]:
+    """Read the named sections of a recipe file, with ${VARIABLES} in their strings expanded."""
     path = Path(path)
     try:
         recipe = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -47,7 +47,7 @@ def load_recipe(path: Path) -> dict[str, dict[str, Any]]:
         if name not in SECTIONS or not isinstance(section, dict):
             known = ", ".join(f"[{known}]" for known in SECTIONS)
             raise SconesError(f"{path}: '{name}' is not a section of a recipe; there are {known}.")
-    return {name: _expand(section, path) for name, section in recipe.items()}
+    return {name: _expand(recipe.get(name, {}), path) for name in names}
 
 
 def from_section(cls: type[Options], section: Mapping[str, Any], place: str) -> Options:

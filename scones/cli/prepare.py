@@ -133,7 +133,7 @@ def _config(
     from scones.text.cleaning import CleaningConfig
     from scones.text.prepare import PrepareConfig
 
-    section = load_recipe(recipe).get("prepare", {}) if recipe else {}
+    section = load_recipe(recipe, "prepare")["prepare"] if recipe else {}
     place = f"{recipe}, section [prepare]" if recipe else "The flags of scones prepare"
     cleaning = section.get("cleaning", {})
     if not isinstance(cleaning, dict):

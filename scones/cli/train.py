@@ -73,7 +73,7 @@ def read_experiment(
     from scones.recipes import from_section, load_recipe
     from scones.training.loop import Experiment
 
-    sections = load_recipe(recipe) if recipe else {}
+    sections = load_recipe(recipe, "model", "output", "train") if recipe else {}
     place = str(recipe) if recipe else "flags"
     output = dict(sections.get("output", {}))
     if output_layer is not None and output_layer != output.get("layer", "scones"):
