@@ -12,11 +12,13 @@ __version__ = "0.1.0"
 def commit() -> str | None:
     """Give the git commit of the source tree, "+" behind it if changed; None when installed.
 
-    A copy of the tree without its git folder can be told by the variable SCONES_COMMIT.
+    A copy of the tree without its history is told by the variable SCONES_COMMIT.
     """
+    if told := os.environ.get("SCONES_COMMIT"):
+        return told
     here = Path(__file__).resolve().parent
     if not (here.parent / ".git").exists():
-        return os.environ.get("SCONES_COMMIT")
+        return None
 
     def git(*words: str) -> str:
         done = subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True)
