@@ -7,6 +7,7 @@ as processes, since a small model leaves most of a GPU idle.
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
 import subprocess
@@ -61,7 +62,7 @@ class Replication:
             "recipe": str(self.recipe),
             "data_digest": TokenStore.open(self.store).digest,
             "tuning_seed": self.tuning_seed,
-            "dev_bleu_by_alpha": dev_bleu,
+            "dev_bleu_by_alpha": {f"{alpha:g}": bleu for alpha, bleu in dev_bleu.items()},
             "alpha": best,
             "seeds": rows,
         }
@@ -91,8 +92,6 @@ def _dev_bleu(folder: Path) -> float:
 
 
 def _minutes(models: dict[str, Path]) -> dict[str, float]:
-    import json
-
     minutes = {}
     for name, folder in models.items():
         lines = (folder / "training" / "log.jsonl").read_text().splitlines()
@@ -113,7 +112,7 @@ def write_report(result: dict[str, Any], stem: Path) -> str:
 def markdown(result: dict[str, Any]) -> str:
     """Show every seed, the means, and the bootstrap's verdicts."""
     searches = list(result["seeds"][0]["systems"]["softmax"]["bleu"])
-    sweep = ", ".join(f"α = {a:g}: {bleu:.2f}" for a, bleu in result["dev_bleu_by_alpha"].items())
+    sweep = ", ".join(f"α = {a}: {bleu:.2f}" for a, bleu in result["dev_bleu_by_alpha"].items())
     heads = [f"{name}, {search}" for search in searches for name in ("softmax", "SCONES")]
     lines = [
         f"# {Path(result['recipe']).stem}: softmax and SCONES, {len(result['seeds'])} seeds",
