@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scones.errors import SconesError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @contextmanager
@@ -27,35 +31,42 @@ def new_folder(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
     hidden = target.parent / f".{target.name}.writing-{os.getpid()}"
     shutil.rmtree(hidden, ignore_errors=True)
     hidden.mkdir()
+    old = target.parent / f".{target.name}.old-{os.getpid()}"
     try:
         yield hidden
         sync_folder(hidden)
-        old = target.parent / f".{target.name}.old-{os.getpid()}"
         if target.exists():
             target.rename(old)
         hidden.rename(target)
         _sync_entry(target.parent)
-        shutil.rmtree(old, ignore_errors=True)
-    except BaseException:
-        shutil.rmtree(hidden, ignore_errors=True)
-        raise
+    finally:
+        if old.exists() and not target.exists():
+            old.rename(target)
+        for leftover in (hidden, old):
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def write_file(path: Path, content: bytes | str) -> None:
     """Replace `path` by `content` in one step: a reader sees the old file or the new one."""
-    path = Path(path)
-    beside = path.parent / f".{path.name}.writing-{os.getpid()}"
-    data = content.encode() if isinstance(content, str) else content
+    with _replaced(Path(path)) as beside:
+        beside.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def write_tensors(
+    path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None
+) -> None:
+    """Write a safetensors file in one step; a full disk is an `OSError`, as it is elsewhere."""
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
     try:
-        with beside.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
-    _sync_entry(path.parent)
+        with _replaced(Path(path)) as beside:
+            save_file(tensors, beside, metadata)
+    except SafetensorError as problem:
+        number = re.search(r"os error (\d+)", str(problem))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from problem
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -80,6 +91,20 @@ def sync_folder(folder: Path) -> None:
         if path.is_file():
             _sync_entry(path)
     _sync_entry(folder)
+
+
+@contextmanager
+def _replaced(path: Path) -> Iterator[Path]:
+    """Give a hidden name to write to; that file takes the place of `path` when all went well."""
+    beside = path.parent / f".{path.name}.writing-{os.getpid()}"
+    try:
+        yield beside
+        _sync_entry(beside)
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    _sync_entry(path.parent)
 
 
 def _sync_entry(path: Path) -> None:

@@ -5,11 +5,11 @@ Heavy libraries are imported by a command when it runs, so that `scones --help` 
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import os
 import sys
+from typing import Any
 
-import click
 import typer
 
 from scones.cli.compare import compare
@@ -26,11 +26,14 @@ from scones.errors import SconesError
 
 USAGE, INTERRUPTED = 2, 130
 
+# A wrong flag, command or value. Newer versions of Typer bring their own copy of click, older ones
+# import it: this is the way to the class that is right for both.
+_UsageError: Any = typer.BadParameter.__base__
+
 app = typer.Typer(
     name="scones",
     help="Translation models that can say that more than one answer is right.\n\n"
     "The way of a sentence: prepare text, train a model, translate, evaluate.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -42,6 +45,7 @@ for _command in (*_COMMANDS, compare, replicate, creamtea):
 
 @app.callback(invoke_without_command=True)
 def _options(
+    context: typer.Context,
     version: bool = typer.Option(False, "--version", help="Show the version and exit."),
 ) -> None:
     if version:
@@ -50,6 +54,9 @@ def _options(
         source = commit()
         typer.echo(f"scones {__version__}" + (f" (commit {source})" if source else ""))
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), err=True)
+        raise typer.Exit(USAGE)
 
 
 def main() -> None:
@@ -63,31 +70,27 @@ def run(arguments: list[str]) -> int:
         return app(arguments, prog_name="scones", standalone_mode=False) or 0
     except SconesError as mistake:
         return _refuse(str(mistake))
-    except click.exceptions.NoArgsIsHelpError as help_text:
-        help_text.show()
-        return USAGE
-    except click.ClickException as mistake:
-        return _refuse(f"{mistake.format_message()} (see scones --help)")
-    except BrokenPipeError:
-        # The reader, such as `head`, has gone; do not complain again when Python flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except (KeyboardInterrupt, click.Abort):
-        sys.stderr.write("scones: interrupted.\n")
+    except _UsageError as mistake:
+        command = mistake.ctx.command_path if mistake.ctx else "scones"
+        return _refuse(f"{mistake.format_message().rstrip('.')}; see {command} --help.")
+    except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except OSError as problem:
-        if problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            return _refuse(f"There is no space left to write{_place(problem)}; free some space.")
-        if problem.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            return _refuse(f"No permission{_place(problem)}: {problem.strerror}.")
-        raise
+        return _refuse(_about(problem))
 
 
 def _refuse(sentence: str) -> int:
-    sys.stdout.flush()
+    with contextlib.suppress(OSError):  # where nobody takes the output, the sentence still counts
+        sys.stdout.flush()
     sys.stderr.write(f"scones: {sentence}\n")
     return USAGE
 
 
-def _place(problem: OSError) -> str:
-    return f" to {problem.filename}" if problem.filename else ""
+def _about(problem: OSError) -> str:
+    """Say what the system refused, where, and what helps."""
+    place = f" {problem.filename}" if problem.filename else ""
+    if problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return f"There is no space left to write{place}; free some space."
+    if problem.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return f"There is no permission to use{place or ' a file'}; change it or choose another."
+    return f"The system refuses{place}: {problem.strerror or problem}."

@@ -18,11 +18,11 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from scones.errors import SconesError
-from scones.files import new_folder, read_json, write_file, write_json
+from scones.files import new_folder, read_json, write_file, write_json, write_tensors
 from scones.ids import END, PAD
 from scones.model.card import model_card
 from scones.model.config import ModelConfig
@@ -53,14 +53,7 @@ class ModelFolder:
     def write_into(self, folder: Path) -> None:
         """Write the folder's files, each in one step, into a folder that exists."""
         state = to_hugging_face(self.model)
-        beside = folder / ".model.safetensors.writing"
-        try:
-            save_file(state, beside, metadata={"format": "pt"})
-            beside.replace(folder / "model.safetensors")
-        except SafetensorError as problem:
-            raise OSError(str(problem)) from problem
-        finally:
-            beside.unlink(missing_ok=True)
+        write_tensors(folder / "model.safetensors", state, metadata={"format": "pt"})
         write_file(folder / SUBWORDS, self.subwords)
         write_json(folder / "generation_config.json", _generation_config(self.model.config))
         write_json(folder / "config.json", self.config_json())

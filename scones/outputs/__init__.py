@@ -20,7 +20,7 @@ for _module in pkgutil.iter_modules(__path__):
 def output_layer(settings: Mapping[str, Any], place: str = "output") -> OutputLayer:
     """Make the output layer that `settings` describe: {"layer": its name, its own options}."""
     name = settings.get("layer", "scones")
-    if name not in OutputLayer.known:
+    if not isinstance(name, str) or name not in OutputLayer.known:
         known = ", ".join(sorted(OutputLayer.known))
         raise SconesError(f"{place}: the output layer '{name}' is not known; there are {known}.")
     options = {key: value for key, value in settings.items() if key != "layer"}

@@ -56,7 +56,7 @@ class OutputLayer(ABC):
         targets_N: Tensor,
         weights_N: Tensor | None = None,
     ) -> Tensor:
-        """Sum the (weighted) losses of hidden states against their targets."""
+        """Sum the (weighted) losses of hidden states against targets, none of them padding."""
         logits_NV = functional.linear(hidden_ND, weight_VD, bias_V)
         losses_N = self.token_losses(logits_NV, targets_N)
         return (losses_N if weights_N is None else losses_N * weights_N).sum()

@@ -20,6 +20,7 @@ from torch.nn import functional
 from scones.errors import SconesError
 from scones.ids import PAD
 from scones.outputs.base import OutputLayer, check_smoothing, without_padding
+from scones.outputs.fused import scones_loss_sum
 from scones.recipes import option
 
 
@@ -96,6 +97,19 @@ class Scones(OutputLayer):
         """Give the SCONES loss of each row."""
         return scones_loss(
             logits_NV, targets_N, self.alpha, self.label_smoothing, PAD, reduction="none"
+        )
+
+    def loss(
+        self,
+        hidden_ND: Tensor,
+        weight_VD: Tensor,
+        bias_V: Tensor,
+        targets_N: Tensor,
+        weights_N: Tensor | None = None,
+    ) -> Tensor:
+        """Sum the losses without keeping the logits: their gradient is made on the way."""
+        return scones_loss_sum(
+            hidden_ND, weight_VD, bias_V, targets_N, weights_N, self.alpha, self.label_smoothing
         )
 
     def log_scores(self, logits_NV: Tensor) -> Tensor:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from scones.files import new_folder, read_json, write_json
+from scones.files import new_folder, read_json, write_json, write_tensors
 
 
 class Checkpoints:
@@ -35,9 +35,9 @@ class Checkpoints:
         if step in self.steps():
             return
         with new_folder(self._path(step)) as place:
-            save_file(_on_cpu(model.state_dict()), place / "model.safetensors")
+            write_tensors(place / "model.safetensors", _on_cpu(model.state_dict()))
             moments = _optimizer_tensors(model, optimizer)
-            save_file(moments | _random_states(), place / "optimizer.safetensors")
+            write_tensors(place / "optimizer.safetensors", moments | _random_states())
             write_json(place / "state.json", state)
         for old in self.steps()[: -self._keep]:
             shutil.rmtree(self._path(old))

@@ -1,0 +1,55 @@
+# Everything installs itself into .venv; Python 3.11 or later, pip and make are enough.
+#
+#   make demo      train and compare two small models on the built-in corpus
+#   make test      linter, types and tests
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+export PYTHONDONTWRITEBYTECODE ?= 1
+
+.PHONY: demo compare test lint types pytest bench wheel clean
+
+demo: compare
+
+compare: $(VENV)/.installed
+	PATH="$(CURDIR)/$(BIN):$$PATH" bash recipes/compare.sh
+
+test: lint types pytest
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.installed-dev
+	$(BIN)/mypy
+
+pytest: $(VENV)/.installed-dev
+	$(BIN)/pytest
+
+# Benchmarks read real text from the folder named by SCONES_DATA (docs/data.md).
+bench: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/language_identification.py
+	$(BIN)/python benchmarks/prepare.py
+
+wheel: $(VENV)/.installed-dev
+	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info
+
+$(VENV)/bin/pip:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(VENV)/bin/pip pyproject.toml constraints.txt
+	@echo "Installing scones into $(VENV) …"
+	$(PIP) torch
+	$(PIP) --editable .
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	@echo "Installing the development tools into $(VENV) …"
+	$(PIP) --editable '.[dev]'
+	touch $@
