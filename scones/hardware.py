@@ -12,7 +12,7 @@ from scones.errors import SconesError
 def choose_device(name: str) -> torch.device:
     """Turn "auto", "cpu", "cuda" or "cuda:N" into a device that is there."""
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
     except RuntimeError:
@@ -21,7 +21,18 @@ def choose_device(name: str) -> torch.device:
         raise SconesError(f"The device '{name}' is not supported; use auto, cpu or cuda.")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise SconesError(f"The device '{name}' is not there; use --device auto or cpu.")
+    if device.type == "cuda":
+        _prefer_planless_attention()
     return device
+
+
+def _prefer_planless_attention() -> None:
+    """Keep PyTorch from choosing cuDNN's attention.
+
+    Batches come in ever new shapes, and cuDNN's attention makes a new plan for each of them,
+    which takes longer than the training step; the other fused kernels need no plan.
+    """
+    torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 def choose_precision(name: str, device: torch.device) -> torch.dtype:

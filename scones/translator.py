@@ -84,16 +84,18 @@ class Translator:
         scores: bool = True,
         max_tokens: int = 8192,
         too_long: TooLong = "error",
+        first_number: int = 1,
     ) -> list[list[Translation]]:
         """Translate sentences: a list for each, of up to `n_best` translations, the best first.
 
         With `scores=False` greedy search skips the activation altogether and `log_prob` is None.
         `max_tokens` bounds the padded tokens of a batch. A sentence longer than the model's limit
         is an error, is cut (`too_long="cut"`) or gets an empty translation ("skip"), the latter
-        two with a warning. An empty sentence gets an empty translation.
+        two with a warning; `first_number` is what such messages call the first sentence. An empty
+        sentence gets an empty translation.
         """
         options = SearchOptions(search, beam_size, n_best, length_penalty, scores, max_tokens)
-        ids = self._encode(sentences, too_long)
+        ids = self._encode(sentences, too_long, first_number)
         real = [index for index, tokens in enumerate(ids) if tokens]
         found = search_corpus(self.model, self.output, [ids[index] for index in real], options)
         results = [[Translation("", (), None, None)] for _ in sentences]
@@ -109,8 +111,8 @@ class Translator:
         self, pairs: Sequence[tuple[str, str]], max_tokens: int = 8192
     ) -> list[list[float]]:
         """Give the log-probability of each target token, the end of sentence last."""
-        sources = self._encode([source for source, _ in pairs], "error")
-        targets = self._encode([target for _, target in pairs], "error")
+        sources = self._encode([source for source, _ in pairs], name="Source")
+        targets = self._encode([target for _, target in pairs], name="Target")
         lengths = [
             max(len(source), len(target)) + 1
             for source, target in zip(sources, targets, strict=True)
@@ -125,20 +127,27 @@ class Translator:
                 results[index] = row
         return results
 
-    def _encode(self, sentences: Sequence[str], too_long: TooLong) -> list[list[int]]:
+    def _encode(
+        self,
+        sentences: Sequence[str],
+        too_long: TooLong = "error",
+        first_number: int = 1,
+        name: str = "Sentence",
+    ) -> list[list[int]]:
         if isinstance(sentences, str):
             raise SconesError("Give a list of sentences, not one string.")
         if too_long not in ("error", "cut", "skip"):
             raise SconesError(f"too_long='{too_long}' is not known; use error, cut or skip.")
         limit = self.model.config.max_length - 1
         ids = self.subwords.encode(sentences)
-        for number, tokens in enumerate(ids):
+        for index, tokens in enumerate(ids):
             if len(tokens) <= limit:
                 continue
-            fact = f"Sentence {number + 1} has {len(tokens):,} pieces and the model takes {limit:,}"
+            number = first_number + index
+            fact = f"{name} {number} has {len(tokens):,} pieces and the model takes {limit:,}"
             if too_long == "error":
                 raise SconesError(f"{fact}; split it, or choose to cut or skip such sentences.")
-            ids[number] = tokens[:limit] if too_long == "cut" else []
+            ids[index] = tokens[:limit] if too_long == "cut" else []
             logger.warning("%s: it is %s.", fact, "cut" if too_long == "cut" else "skipped")
         return ids
 

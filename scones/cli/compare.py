@@ -49,6 +49,10 @@ def compare(
     from scones.paper.comparison import read_judged
     from scones.text.reading import read_aligned
 
+    if output and not output.parent.is_dir():
+        raise SconesError(f"{output.parent} is not a folder, so {output.name} cannot go there.")
+    if judged_dev and not judged:
+        raise SconesError("--judged-dev chooses thresholds for --judged; give both.")
     sources, *references = read_aligned([source, *reference])
     known = read_judged(judged) if judged else []
     known_dev = read_judged(judged_dev) if judged_dev else []
@@ -78,7 +82,7 @@ def _named(models: list[str]) -> dict[str, Path]:
     named: dict[str, Path] = {}
     for argument in models:
         name, equals, path = argument.partition("=")
-        if not equals:
+        if not equals or Path(argument).exists():
             name, path = Path(argument).name, argument
         if name in named:
             raise SconesError(f"Two models are called '{name}'; name them with NAME=FOLDER.")

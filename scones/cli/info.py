@@ -14,11 +14,12 @@ def info(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not a table.")] = False,
 ) -> None:
     """Show a model's sizes, output layer, languages, origin and scores."""
-    from scones.model.folder import ModelFolder, read_model_config
+    from scones.model.folder import read_model_config
+    from scones.translator import load
 
     config = read_model_config(model)
     # Loading it is the only way to say that it is whole.
-    parameters = sum(p.numel() for p in ModelFolder.load(model).model.parameters())
+    parameters = sum(p.numel() for p in load(model, "cpu").model.parameters())
     ours = dict(config["scones"])
     facts = {
         "languages": f"{ours.pop('source_language')} → {ours.pop('target_language')}",

@@ -41,9 +41,9 @@ def replicate(
         store,
         recipe,
         folder,
-        alpha or [0.2, 0.5, 0.7, 1.0],
+        list(dict.fromkeys(alpha or [0.2, 0.5, 0.7, 1.0])),
         tuning_seed,
-        seed or [1, 2, 3],
+        list(dict.fromkeys(seed or [1, 2, 3])),
         jobs,
         device,
     )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import queue
-import threading
+import os
+import select
 from collections.abc import Iterator
 from typing import BinaryIO
 
 from scones.errors import SconesError
+
+_BLOCK = 1 << 16
+_PATIENCE = 0.01  # seconds; a program that writes a file into a pipe is never silent for so long
 
 
 def chunks_of_lines(stream: BinaryIO, most: int) -> Iterator[list[tuple[int, str]]]:
@@ -16,45 +19,45 @@ def chunks_of_lines(stream: BinaryIO, most: int) -> Iterator[list[tuple[int, str
     Someone who types gets an answer after every line; a file is read in full chunks. Lines end
     in a newline alone; a carriage return before it and a byte-order mark are taken off.
     """
-    lines: queue.Queue[bytes | BaseException | None] = queue.Queue(maxsize=2 * most)
-
-    def read() -> None:
-        try:
-            for line in stream:
-                lines.put(line)
-            lines.put(None)
-        except BaseException as problem:  # handed on to whoever reads
-            lines.put(problem)
-
-    threading.Thread(target=read, daemon=True).start()
     number = 0
-    more = True
-    while more:
-        chunk: list[tuple[int, str]] = []
-        while len(chunk) < most:
-            try:
-                line = lines.get(block=not chunk)
-            except queue.Empty:
-                break
-            if isinstance(line, BaseException):
-                raise line
-            if line is None:
-                more = False
-                break
+    chunk: list[tuple[int, str]] = []
+    for line in _lines(stream.fileno()):
+        if line is not None:
             number += 1
             try:
                 chunk.append((number, _text(line, number)))
-            except SconesError as mistake:
-                # The lines before it are answered first.
-                if chunk:
+            except SconesError:
+                if chunk:  # the lines before it are answered first
                     yield chunk
-                raise mistake from None
-        if chunk:
+                raise
+        if len(chunk) == most or (chunk and line is None):
             yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def _lines(descriptor: int) -> Iterator[bytes | None]:
+    """Give every line as it arrives, and None before each wait for the next one.
+
+    It reads the descriptor itself, with no thread: a thread that waits in a buffered read keeps a
+    lock without which Python cannot exit.
+    """
+    rest = b""
+    while True:
+        if not select.select([descriptor], [], [], _PATIENCE)[0]:
+            yield None
+        block = os.read(descriptor, _BLOCK)
+        if not block:
+            break
+        *whole, rest = (rest + block).split(b"\n")
+        yield from whole
+    if rest:
+        yield rest
 
 
 def _text(line: bytes, number: int) -> str:
-    line = line.removesuffix(b"\n").removesuffix(b"\r")
+    line = line.removesuffix(b"\r")
     if number == 1:
         line = line.removeprefix(b"\xef\xbb\xbf")
     try:

@@ -59,6 +59,7 @@ def translate(
             scores=as_json or n_best > 1,
             max_tokens=max_tokens,
             too_long=too_long,  # type: ignore[arg-type]
+            first_number=lines[0][0],
         )
         for (number, source), translations in zip(lines, results, strict=True):
             if as_json:
@@ -73,7 +74,8 @@ def translate(
 
 
 def _write(line: str) -> None:
-    sys.stdout.buffer.write(line.encode() + b"\n")
+    # A model that spells in bytes can spell a line end; one sentence stays one line.
+    sys.stdout.buffer.write(line.replace("\n", " ").encode() + b"\n")
 
 
 def _as_json(source: str, translations: list[Translation]) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from torch.nn import functional
 
 from scones.ids import PAD
 
-_CHUNK_NUMBERS = 2**21
-"""Logits of one chunk: small enough for a processor's cache, large enough for its products."""
+_CHUNK_NUMBERS = {"cpu": 2**21, "cuda": 2**26}
+"""Logits of one chunk: on a CPU few enough for its cache, on a GPU enough to keep it busy."""
 
 
 def fused_scones_loss(
@@ -105,7 +105,7 @@ def _loss_and_gradients(
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     exact = torch.promote_types(torch.float32, hidden_ND.dtype)
     table_VD = weight_VD.to(precision)
-    rows = max(1, _CHUNK_NUMBERS // weight_VD.size(0))
+    rows = max(1, _CHUNK_NUMBERS[hidden_ND.device.type] // weight_VD.size(0))
     total = torch.zeros((), dtype=exact, device=hidden_ND.device)
     to_hidden, to_weight, to_bias = (
         torch.zeros_like(tensor, dtype=exact) for tensor in (hidden_ND, weight_VD, bias_V)

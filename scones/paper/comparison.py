@@ -156,7 +156,7 @@ def _log_probs(
     valid: list[tuple[str, str]] = []
     invalid: list[tuple[str, str]] = []
     for entry in judged[:most_sentences]:
-        stride = -(-len(entry.references) // most)  # spread over all kinds of references
+        stride = max(1, -(-len(entry.references) // most))  # spread over all kinds of references
         valid += [(entry.source, text) for text in entry.references[::stride]]
         invalid += [(entry.source, text) for text in entry.near_misses[:most]]
     return translator.score(valid), translator.score(invalid)

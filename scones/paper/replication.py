@@ -7,7 +7,6 @@ as processes, since a small model leaves most of a GPU idle.
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import subprocess
@@ -20,7 +19,7 @@ from typing import Any
 
 from scones.errors import SconesError
 from scones.evaluation.significance import mark
-from scones.files import write_file, write_json
+from scones.files import read_json, write_file, write_json
 from scones.model.folder import read_model_config
 from scones.paper.comparison import compare
 from scones.text.store import TokenStore
@@ -43,7 +42,13 @@ class Replication:
     def run(self, sources: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, Any]:
         """Train everything, choose α, test; gives all figures."""
         if self.tuning_seed in self.seeds:
-            raise SconesError(f"The tuning seed {self.tuning_seed} is also a test seed.")
+            raise SconesError(
+                f"The tuning seed {self.tuning_seed} is also a test seed; choose another."
+            )
+        if self.jobs < 1:
+            raise SconesError(f"jobs must be at least 1, not {self.jobs}.")
+        if TokenStore.open(self.store).dev_texts is None:
+            raise SconesError(f"{self.store} has no development set to choose α on.")
         with ThreadPoolExecutor(self.jobs) as pool:
             sweep = {alpha: self._train(pool, self.tuning_seed, alpha) for alpha in self.alphas}
             softmax = [self._train(pool, seed, None) for seed in self.seeds]
@@ -83,7 +88,8 @@ def _run(command: Sequence[str], folder: Path) -> Path:
     environment = {"OMP_NUM_THREADS": "1", **os.environ}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode:
-        raise SconesError(f"Training {folder} failed: {done.stderr.strip().splitlines()[-1]}")
+        last_line = done.stderr.strip().rpartition("\n")[2] or f"exit code {done.returncode}"
+        raise SconesError(f"Training {folder} failed: {last_line}")
     return folder
 
 
@@ -92,11 +98,11 @@ def _dev_bleu(folder: Path) -> float:
 
 
 def _minutes(models: dict[str, Path]) -> dict[str, float]:
+    """Give the training time of each model, which its last checkpoint knows."""
     minutes = {}
     for name, folder in models.items():
-        lines = (folder / "training" / "log.jsonl").read_text().splitlines()
-        steps = [json.loads(line) for line in lines]
-        minutes[name] = max(step["seconds"] for step in steps if "seconds" in step) / 60
+        last = max((folder / "training" / "checkpoints").glob("step-*/state.json"))
+        minutes[name] = read_json(last)["seconds"] / 60
     return minutes
 
 

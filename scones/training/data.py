@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from scones.errors import SconesError
 from scones.ids import PAD
 from scones.text.batches import pad_batch, plan_batches
 from scones.text.store import ParallelTokens
@@ -74,6 +75,19 @@ def make_batch(tokens: ParallelTokens, indices: np.ndarray, by_sentence: bool) -
         weights,
         float(len(indices) if by_sentence else len(real)),
     )
+
+
+def check_lengths(tokens: ParallelTokens, limits: dict[str, int], place: str) -> None:
+    """Refuse a split with a sentence longer than one of the named limits."""
+    longest = 1 + max(
+        int(lengths.max(initial=0)) for lengths in (tokens.source_lengths, tokens.target_lengths)
+    )
+    for name, limit in limits.items():
+        if longest > limit:
+            raise SconesError(
+                f"{place} has a sentence of {longest} tokens (end of sentence included), but "
+                f"{name} is {limit}; make it larger, or leave such sentences out."
+            )
 
 
 def training_batches(

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from scones.errors import SconesError
-from scones.files import read_json, write_json
+from scones.files import new_folder, read_json, write_json
 from scones.hardware import choose_device, choose_precision, matrix_rate
 from scones.model.config import ModelOptions
 from scones.model.folder import ModelFolder, read_model_config
@@ -32,7 +32,7 @@ from scones.model.transformer import Transformer
 from scones.outputs import OutputLayer
 from scones.text.store import TokenStore
 from scones.training.checkpoints import Checkpoints
-from scones.training.data import Batch, Position, training_batches
+from scones.training.data import Batch, Position, check_lengths, training_batches
 from scones.training.journal import Journal
 from scones.training.optimizers import learning_rate, make_optimizer
 from scones.training.options import TrainOptions
@@ -97,9 +97,49 @@ def train(
     """Train, or go on training, the model in `folder` on the store at `store_path`."""
     store = TokenStore.open(store_path)
     folder = Path(folder)
+    # What cannot be trained is refused before anything is on disk.
+    _check_data(experiment, store)
+    model = _new_model(experiment, store)
     _claim(folder, experiment, store)
     with Journal(folder / "training", experiment.train.tensorboard, quiet) as journal:
-        return _Run(experiment, store, folder, journal).go()
+        return _Run(experiment, store, folder, journal, model).go()
+
+
+def _check_data(experiment: Experiment, store: TokenStore) -> None:
+    training = store.split("train")
+    if len(training) == 0:
+        raise SconesError(f"{store.path} has no training pairs; prepare it with more text.")
+    if store.dev_texts is None and not experiment.train.has_budget:
+        raise SconesError(
+            f"{store.path} has no development set for patience to watch, so training would never "
+            "end; give max_steps or max_minutes."
+        )
+    limits = {"max_length": experiment.model.max_length}
+    if store.dev_texts is not None:
+        check_lengths(store.split("dev"), limits, f"The development set of {store.path}")
+    limits["max_tokens"] = experiment.train.max_tokens
+    check_lengths(training, limits, f"The training set of {store.path}")
+
+
+def _new_model(experiment: Experiment, store: TokenStore) -> Transformer:
+    """Make the model as it is before the first step."""
+    device = choose_device(experiment.train.device)
+    torch.manual_seed(experiment.train.seed)
+    model = Transformer(experiment.model.build(len(store.subwords)))
+    with torch.no_grad():
+        model.output_bias.fill_(experiment.output.initial_bias(model.config.vocabulary))
+    path = experiment.train.start_from
+    if path is not None:
+        start = ModelFolder.load(path)
+        if start.subwords != store.subwords.model:
+            raise SconesError(
+                f"{path} has another vocabulary than {store.path}; "
+                "prepare the store with --subwords and that model's subwords.model."
+            )
+        if not start.model.config.same_shape(model.config):
+            raise SconesError(f"{path} has other sizes than the model options; give its.")
+        model.load_state_dict(start.model.state_dict())
+    return model.to(device)
 
 
 def _claim(folder: Path, experiment: Experiment, store: TokenStore) -> None:
@@ -107,10 +147,11 @@ def _claim(folder: Path, experiment: Experiment, store: TokenStore) -> None:
     wanted = {**experiment.decisive(), "data": store.digest}
     record = folder / "training" / "run.json"
     if not record.exists():
-        if folder.exists() and any(folder.iterdir()):
+        if folder.exists() and not _is_empty(folder):
             raise SconesError(f"{folder} exists and is not a training run; choose another folder.")
-        (folder / "training" / "checkpoints").mkdir(parents=True, exist_ok=True)
-        write_json(record, wanted)
+        with new_folder(folder / "training") as place:
+            (place / "checkpoints").mkdir()
+            write_json(place / "run.json", wanted)
         return
     differences = _differences(read_json(record), wanted)
     if differences:
@@ -118,6 +159,11 @@ def _claim(folder: Path, experiment: Experiment, store: TokenStore) -> None:
             f"{folder} holds another run ({'; '.join(differences)}); choose another folder, or "
             "give the options it was started with."
         )
+
+
+def _is_empty(folder: Path) -> bool:
+    """Say whether nothing is there, or only what a killed process was writing."""
+    return folder.is_dir() and all(path.name.startswith(".") for path in folder.iterdir())
 
 
 def _differences(old: Any, new: Any, name: str = "") -> list[str]:
@@ -134,20 +180,25 @@ class _Run:
     """One process's part of a run."""
 
     def __init__(
-        self, experiment: Experiment, store: TokenStore, folder: Path, journal: Journal
+        self,
+        experiment: Experiment,
+        store: TokenStore,
+        folder: Path,
+        journal: Journal,
+        model: Transformer,
     ) -> None:
-        self.experiment = experiment
         self.options = options = experiment.train
         self.output = experiment.output
         self.store = store
         self.folder = folder
         self.journal = journal
-        self.device = choose_device(options.device)
+        self.model = model
+        self.device = model.device
         self.precision = choose_precision(options.precision, self.device)
         if options.threads:
             torch.set_num_threads(options.threads)
-        torch.manual_seed(options.seed)
-        self.model = self._new_model().to(self.device)
+        # Before the checkpoint is read: this draws random numbers, and a run that goes on must not.
+        self.peak = matrix_rate(self.device, self.precision)
         self.optimizer = make_optimizer(self.model, options)
         keep = max(2, options.average_last)
         self.checkpoints = Checkpoints(folder / "training" / "checkpoints", keep)
@@ -156,28 +207,9 @@ class _Run:
             saved = self.checkpoints.restore(steps[-1], self.model, self.optimizer)
             self.state = RunState.from_json(saved)
             journal.say(f"Going on from step {self.state.step}.")
-        self.peak = matrix_rate(self.device, self.precision)
         self.flops_per_token = 6 * sum(
             parameter.numel() for parameter in self.model.parameters() if parameter.ndim >= 2
         )
-
-    def _new_model(self) -> Transformer:
-        model = Transformer(self.experiment.model.build(len(self.store.subwords)))
-        with torch.no_grad():
-            model.output_bias.fill_(self.output.initial_bias(model.config.vocabulary))
-        if self.options.start_from is not None:
-            start = ModelFolder.load(self.options.start_from)
-            if start.subwords != self.store.subwords.model:
-                raise SconesError(
-                    f"{self.options.start_from} has another vocabulary than {self.store.path}; "
-                    "prepare the store with --subwords and that model's subwords.model."
-                )
-            if not start.model.config.same_shape(model.config):
-                raise SconesError(
-                    f"{self.options.start_from} has other sizes than the model options; give its."
-                )
-            model.load_state_dict(start.model.state_dict())
-        return model
 
     def go(self) -> TrainResult:
         """Train until the budget is spent, nothing gets better, or the user stops it."""
@@ -281,19 +313,22 @@ class _Run:
         self.checkpoints.save(self.state.step, self.model, self.optimizer, self.state.to_json())
 
     def _end(self) -> None:
-        """Validate and keep the last weights; average the last few where asked for."""
+        """Validate; average the last few weights where asked for; keep the last ones."""
         last = self.folder / "last"
-        if last.exists() and read_model_config(last)["scones"]["steps"] == self.state.step:
+        done = (last / "config.json").exists()  # written when all the rest was
+        if done and read_model_config(last)["scones"]["steps"] == self.state.step:
             return
         if self.state.step % self.options.validate_every:
             self._validate()
         self._checkpoint()
-        self._save(last, None)
         steps = self.checkpoints.steps()[-self.options.average_last :]
         if self.options.average_last > 1 and len(steps) > 1:
             self.journal.say(f"Averaging the checkpoints of steps {', '.join(map(str, steps))}.")
+            weights = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
             self.model.load_state_dict(self.checkpoints.average(steps))
             self._validate()
+            self.model.load_state_dict(weights)
+        self._save(last, None)
 
     def _save(self, folder: Path, result: Validation | None) -> None:
         scores = {} if result is None else dataclasses.asdict(result)

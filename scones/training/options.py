@@ -66,12 +66,17 @@ class TrainOptions:
             for name in ("beta1", "beta2", "cooldown")
             if not 0 <= getattr(self, name) < 1
         ]
-        if self.max_steps is None and self.max_minutes is None and self.patience == 0:
+        if not self.has_budget and self.patience == 0:
             problems.append("one of max_steps, max_minutes and patience must say when to stop")
-        if self.cooldown and self.max_steps is None and self.max_minutes is None:
+        if self.cooldown and not self.has_budget:
             problems.append("cooldown needs max_steps or max_minutes")
         if problems:
             raise SconesError(f"The training options do not fit: {'; '.join(problems)}.")
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether steps or time are limited, so that training ends whatever the dev set says."""
+        return self.max_steps is not None or self.max_minutes is not None
 
     def decisive(self) -> dict[str, Any]:
         """Give the options that a resumed run must share with its beginning."""
