@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 def new_folder(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """Give a hidden folder to fill beside `target`; it takes target's name when all went well.
 
-    On any exception the hidden folder is removed and `target` is as it was before.
+    On any exception the hidden folder is removed, with the parents that were made for it, and
+    `target` is as it was before.
     """
     target = Path(target)
     if target.exists() and not overwrite:
         raise SconesError(f"{target} exists already; choose another name or pass --overwrite.")
-    if not target.parent.is_dir():
-        target.parent.mkdir(parents=True, exist_ok=True)
+    made = [parent for parent in target.parents if not parent.exists()]
+    target.parent.mkdir(parents=True, exist_ok=True)
     hidden = target.parent / f".{target.name}.writing-{os.getpid()}"
     shutil.rmtree(hidden, ignore_errors=True)
     hidden.mkdir()
@@ -44,6 +45,9 @@ def new_folder(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
             old.rename(target)
         for leftover in (hidden, old):
             shutil.rmtree(leftover, ignore_errors=True)
+        with suppress(OSError):  # stops at the first that is not empty, when all went well
+            for parent in made:
+                parent.rmdir()
 
 
 def write_file(path: Path, content: bytes | str) -> None:

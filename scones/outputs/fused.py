@@ -56,9 +56,11 @@ def scones_loss_sum(
         precision = torch.get_autocast_dtype(hidden_ND.device.type)
     else:
         precision = hidden_ND.dtype
-    loss: Tensor = _FusedScones.apply(
-        hidden_ND, weight_VD, bias_V, targets_N, weights_N, alpha, label_smoothing, precision
-    )
+    inputs = (hidden_ND, weight_VD, bias_V, targets_N, weights_N)
+    settings = (alpha, label_smoothing, precision)
+    if not torch.is_grad_enabled():
+        return _loss_and_gradients(*inputs, *settings, wanted=False)[0]
+    loss: Tensor = _FusedScones.apply(*inputs, *settings)
     return loss
 
 
@@ -77,12 +79,10 @@ class _FusedScones(torch.autograd.Function):
         label_smoothing: float,
         precision: torch.dtype,
     ) -> Tensor:
-        wanted = any(ctx.needs_input_grad[:3])
-        with torch.autocast(hidden_ND.device.type, enabled=False):
-            total, gradients = _loss_and_gradients(
-                hidden_ND, weight_VD, bias_V, targets_N, weights_N, alpha, label_smoothing,
-                precision, wanted,
-            )  # fmt: skip
+        total, gradients = _loss_and_gradients(
+            hidden_ND, weight_VD, bias_V, targets_N, weights_N, alpha, label_smoothing,
+            precision, wanted=True,
+        )  # fmt: skip
         ctx.save_for_backward(*gradients)
         return total
 

@@ -39,8 +39,9 @@ class Checkpoints:
             moments = _optimizer_tensors(model, optimizer)
             write_tensors(place / "optimizer.safetensors", moments | _random_states())
             write_json(place / "state.json", state)
-        for old in self.steps()[: -self._keep]:
-            shutil.rmtree(self._path(old))
+        killed_writers_left = self._folder.glob(".step-*")
+        for place in (*map(self._path, self.steps()[: -self._keep]), *killed_writers_left):
+            shutil.rmtree(place)
 
     def restore(
         self, step: int, model: nn.Module, optimizer: torch.optim.Optimizer

@@ -1,0 +1,63 @@
+"""How a command ended, and what it left behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+PROGRESS = re.compile(r"[\w ]+: [\d,]+ pairs|step +\d+ .*")
+
+LIMITED = """
+import resource, scones.cli
+resource.setrlimit(resource.RLIMIT_FSIZE, ({0}, {0}))
+scones.cli.main()
+"""
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+def in_a_process(
+    *arguments: object, stdin: bytes = b"", largest_file: int | None = None, out: int | None = None
+) -> Done:
+    """Run a command as a process of its own.
+
+    With `largest_file` no file may grow beyond so many bytes, as on a disk that is full.
+    """
+    how = ["-m", "scones"] if largest_file is None else ["-c", LIMITED.format(largest_file)]
+    process = subprocess.run(
+        [sys.executable, *how, *map(str, arguments)],
+        input=stdin,
+        stdout=subprocess.PIPE if out is None else out,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        timeout=60,
+    )
+    return Done(process.returncode, (process.stdout or b"").decode(), process.stderr.decode())
+
+
+def assert_refusal(done: Done, said: str) -> None:
+    """Check that a command ended with one clear sentence, progress before it aside."""
+    assert done.code == 2, done
+    *earlier, sentence = done.err.splitlines()
+    assert all(PROGRESS.fullmatch(line) for line in earlier), done.err
+    assert re.fullmatch(r"scones: \S.*[.?]", sentence), sentence
+    assert re.search(said, sentence), sentence
+
+
+def contents(folder: Path) -> dict[str, bytes | None]:
+    """Give all that lies under a folder, hidden things included: bytes by name."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
+        for path in sorted(folder.rglob("*"))
+    }

@@ -1,0 +1,425 @@
+"""Bad input: one clear sentence, exit code 2, nothing half-written."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from running import Done, assert_refusal, contents, in_a_process
+
+from scones.text.store import TokenStore
+
+Scones = Callable[..., Done]
+Refused = Callable[..., None]
+
+TEN_THOUSAND_WORDS = "Tee " * 10_000
+TINY_RUN = ["--layers", 1, "--size", 32, "--heads", 2, "--feed-forward", 64, "--device", "cpu"]
+TINY_RUN += ["--max-steps", 2, "--max-tokens", 512]
+
+
+# prepare
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, tea_pairs: list[tuple[str, str]]) -> Path:
+    """A folder with train.de and train.en."""
+    for column, language in enumerate(("de", "en")):
+        lines = "".join(f"{pair[column]}\n" for pair in tea_pairs[:150])
+        (tmp_path / f"train.{language}").write_text(lines)
+    return tmp_path
+
+
+def preparing(corpus: Path, *more: object) -> list[object]:
+    files = ["--source", corpus / "train.de", "--target", corpus / "train.en"]
+    languages = ["-s", "de", "-t", "en", "--any-language"]
+    return ["prepare", corpus / "store", *files, *languages, "--pieces", 400, "--workers", 1, *more]
+
+
+def rewrite(path: Path, change: Callable[[bytes], bytes]) -> None:
+    path.write_bytes(change(path.read_bytes()))
+
+
+def without_last_line(text: bytes) -> bytes:
+    return text[: text.rstrip().rindex(b"\n") + 1]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (without_last_line, r"train\.de has 149 lines but \S+train\.en has 150"),
+        (lambda text: b"", r"train\.de is empty"),
+        (lambda text: text.decode().encode("latin-1"), r"train\.de is not UTF-8.*line \d+.*iconv"),
+        (lambda text: text.decode().encode("utf-16"), r"train\.de, line 1 looks like UTF-16"),
+        (lambda text: b"\0" + text, r"train\.de, line 1 .*NUL"),
+        (lambda text: text.replace(b" ", b"\0"), r"train\.de, line 1 .*NUL"),
+        (lambda text: text.replace(b"\n", b"\r\n"), r"train\.de has Windows line ends.*--dos"),
+        (lambda text: b"\xef\xbb\xbf" + text, r"train\.de starts with a byte-order mark.*--dos"),
+        (lambda text: b"\n" * text.count(b"\n"), r"Nothing of \S+train\.de.*empty"),
+    ],
+    ids=["unequal", "empty", "latin-1", "utf-16", "nul", "many-nuls", "crlf", "bom", "blank"],
+)
+def test_prepare_refuses_a_bad_file(
+    corpus: Path, refused: Refused, change: Callable[[bytes], bytes], said: str
+) -> None:
+    rewrite(corpus / "train.de", change)
+    refused(*preparing(corpus), said=said)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda text: text.replace(b"\n", b"\r\n"), lambda text: b"\xef\xbb\xbf" + text],
+    ids=["crlf", "bom"],
+)
+def test_the_remedy_dos_works(
+    corpus: Path, scones: Scones, change: Callable[[bytes], bytes]
+) -> None:
+    assert scones(*preparing(corpus)).code == 0
+    digest = TokenStore.open(corpus / "store").digest
+    for language in ("de", "en"):
+        rewrite(corpus / f"train.{language}", change)
+    assert scones(*preparing(corpus, "--dos", "--overwrite")).code == 0
+    assert TokenStore.open(corpus / "store").digest == digest
+
+
+def test_one_bad_line_among_many_is_dropped_and_counted(corpus: Path, scones: Scones) -> None:
+    for language, bad in (("de", b"nicht \xff lesbar\n"), ("en", b"not readable\n")):
+        rewrite(corpus / f"train.{language}", lambda text, bad=bad: text + bad)
+    report = json.loads(scones(*preparing(corpus, "--json")).out)
+    assert (report["pairs_read"], report["pairs_kept"]) == (151, 150)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--source", "missing.de"], "2 source and 1 target files"),
+        (["--identify-language", "-t", "klingon"], "'klingon' is not a language"),
+        (["--frobnicate"], "No such option: --frobnicate.*; see scones prepare --help"),
+        (["--pieces", "many"], "--pieces"),
+        (["--pieces", 0], "pieces is 0 but must be at least 1"),
+        (["--pieces", 100_000], r"too small for 100000 pieces; ask for at most \d+"),
+        (["--dev-source", "missing.de", "--dev-target", "missing.en"], "missing.de does not exist"),
+        (["--subwords", "missing.model"], "missing.model does not exist"),
+        (["--recipe", "missing.toml"], "recipe missing.toml does not exist"),
+    ],
+)
+def test_prepare_refuses_a_bad_flag(
+    corpus: Path, refused: Refused, more: list[object], said: str
+) -> None:
+    refused(*preparing(corpus, *more), said=said)
+
+
+def test_prepare_keeps_a_store_that_exists(corpus: Path, refused: Refused) -> None:
+    (corpus / "store").mkdir()
+    (corpus / "store" / "notes.txt").write_text("mine")
+    refused(*preparing(corpus), said=r"store exists already.*--overwrite")
+    refused(*preparing(corpus, "--overwrite"), said="is not a store")
+
+
+def test_a_failed_overwrite_keeps_the_old_store(
+    corpus: Path, scones: Scones, refused: Refused
+) -> None:
+    assert scones(*preparing(corpus)).code == 0
+    rewrite(corpus / "train.de", without_last_line)
+    refused(*preparing(corpus, "--overwrite"), said="149 lines")
+
+
+def test_a_file_is_no_folder_to_write_into(corpus: Path, refused: Refused) -> None:
+    refused("creamtea", corpus / "train.de" / "tea", "--train", 5, said=r"train\.de: ")
+    refused("creamtea", corpus, "--train", 5, said="exists already")
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
+def test_a_folder_without_permission(
+    corpus: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def forbid(path: Path, *_: object) -> None:
+        raise OSError(number, os.strerror(number), str(path))
+
+    monkeypatch.setattr(os, "mkdir", forbid)  # root, who may run the tests, may write anywhere
+    refused(*preparing(corpus), said=r"no permission to use \S+store")
+
+
+# translate and score
+
+
+def test_an_unreadable_line_ends_a_translation_behind_its_answers(
+    tiny_model: Path, refused: Refused
+) -> None:
+    for bad, said in ((b"Te\xff", "Line 3 .* not UTF-8 .*0xff.*3"), (b"T\0", "Line 3 .* NUL")):
+        lines = b"Guten Tag.\n\n" + bad + b"\nTee\n"
+        refused("translate", tiny_model, stdin=lines, said=said, answers=2)
+
+
+def test_windows_text_is_translated_as_if_it_were_not(tiny_model: Path, scones: Scones) -> None:
+    plain = scones("translate", tiny_model, stdin="Der Tee ist heiß.\nDer Kuchen auch.\n")
+    windows = "\ufeffDer Tee ist heiß.\r\nDer Kuchen auch.\r\n"
+    assert plain.code == 0
+    assert plain.out.count("\n") == 2
+    assert scones("translate", tiny_model, stdin=windows) == plain
+
+
+def test_a_sentence_of_ten_thousand_words(
+    tiny_model: Path, scones: Scones, refused: Refused, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = f"Guten Tag.\n{TEN_THOUSAND_WORDS}\nTee\n"
+    said = r"Sentence 2 has [\d,]+ pieces and the model takes 63; split it"
+    refused("translate", tiny_model, "--chunk", 1, stdin=lines, said=said, answers=1)
+    assert caplog.messages == []
+    first, last = scones("translate", tiny_model, stdin="Guten Tag.\nTee\n").out.splitlines()
+    for policy, word in (("skip", "skipped"), ("cut", "cut")):
+        done = scones("translate", tiny_model, "--too-long", policy, stdin=lines)
+        assert done.code == 0
+        answers = done.out.splitlines()
+        assert (answers[0], answers[2]) == (first, last)
+        assert (answers[1] == "") == (policy == "skip")
+        assert re.fullmatch(rf"Sentence 2 has .*: it is {word}\.", caplog.messages[-1])
+
+
+def test_the_sentence_number_counts_all_lines(tiny_model: Path, refused: Refused) -> None:
+    lines = "Tee\n" * 5 + TEN_THOUSAND_WORDS + "\n"
+    refused("translate", tiny_model, "--chunk", 2, stdin=lines, said="Sentence 6 has", answers=4)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--search", "magic"], "search 'magic' is not known"),
+        (["--n-best", 3], "Greedy search gives one translation"),
+        (["--search", "beam", "--beam-size", 0], "beam_size"),
+        (["--too-long", "shorten"], "too_long='shorten'"),
+        (["--chunk", 0], "--chunk must be at least 1, not 0"),
+        (["--max-tokens", 0], "max_tokens must be at least 1"),
+        (["--device", "toaster"], "device 'toaster' is not known"),
+        (["--precision", "int3"], "precision 'int3' is not known"),
+    ],
+)
+def test_translate_refuses_a_bad_flag(
+    tiny_model: Path, refused: Refused, flags: list[object], said: str
+) -> None:
+    refused("translate", tiny_model, *flags, stdin="Tee\n", said=said)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "said"),
+    [
+        (b"Tee\nSahne\n", b"tea\n", r"de has 2 lines but \S+en has 1"),
+        (b"", b"tea\n", "de is empty"),
+        (b"Tee\n", b"t\xe9a\n", r"en, line 1 is not UTF-8 text \(byte 2 is 0xE9\)"),
+        (b"Tee\nT\0\n", b"tea\nt\n", r"de, line 2 is not UTF-8 text \(byte 2 is 0x00\)"),
+        (b"Tee\r\n", b"tea\n", r"de has Windows line ends"),
+        (TEN_THOUSAND_WORDS.encode(), b"tea\n", "Source 1 has 1.,... pieces"),
+        (b"Tee\nTee\n", b"tea\n" + TEN_THOUSAND_WORDS.encode(), "Target 2 has 1.,... pieces"),
+    ],
+    ids=["unequal", "empty", "latin-1", "nul", "crlf", "long-source", "long-target"],
+)
+def test_score_refuses_bad_files(
+    tiny_model: Path, tmp_path: Path, refused: Refused, source: bytes, target: bytes, said: str
+) -> None:
+    (tmp_path / "de").write_bytes(source)
+    (tmp_path / "en").write_bytes(target)
+    refused("score", tiny_model, tmp_path / "de", tmp_path / "en", said=said)
+
+
+def test_evaluate_refuses_unequal_files(tmp_path: Path, refused: Refused) -> None:
+    (tmp_path / "out").write_text("tea\ncream\n")
+    (tmp_path / "ref").write_text("tea\n")
+    said = r"out has 2 lines but \S+ref has 1"
+    refused("evaluate", tmp_path / "out", "-r", tmp_path / "ref", said=said)
+
+
+# model folders
+
+
+def edit_config(folder: Path, change: Callable[[dict], object]) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    change(config)
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "missing": (shutil.rmtree, "model does not exist"),
+    "weights cut off": (
+        lambda model: rewrite(model / "model.safetensors", lambda data: data[:-100]),
+        "model.safetensors is damaged",
+    ),
+    "weights empty": (
+        lambda model: (model / "model.safetensors").write_bytes(b""),
+        "model.safetensors is damaged",
+    ),
+    "weights missing": (
+        lambda model: (model / "model.safetensors").unlink(),
+        "model.safetensors does not exist; the model is incomplete",
+    ),
+    "subwords missing": (
+        lambda model: (model / "subwords.model").unlink(),
+        "subwords.model cannot be read .*incomplete",
+    ),
+    "subwords damaged": (
+        lambda model: (model / "subwords.model").write_bytes(b"pieces of cake"),
+        "subwords.model is damaged",
+    ),
+    "config missing": (
+        lambda model: (model / "config.json").unlink(),
+        "model is not a model folder: it has no config.json",
+    ),
+    "config cut off": (
+        lambda model: rewrite(model / "config.json", lambda data: data[:-100]),
+        "config.json is damaged: it is not valid JSON",
+    ),
+    "config of another program": (
+        lambda model: (model / "config.json").write_text("{}"),
+        "not a SCONES model",
+    ),
+    "a size missing": (
+        lambda model: edit_config(model, lambda config: config.pop("d_model")),
+        "config.json is damaged: 'd_model' is missing",
+    ),
+    "another size": (
+        lambda model: edit_config(model, lambda config: config.update(encoder_ffn_dim=65)),
+        "does not fit its config.json",
+    ),
+    "an impossible size": (
+        lambda model: edit_config(model, lambda config: config.update(d_model=-1)),
+        "cannot be built: .*-1",
+    ),
+    "unknown output layer": (
+        lambda model: edit_config(
+            model, lambda config: config["scones"]["output"].update(layer="entmax")
+        ),
+        "config.json: the output layer 'entmax' is not known; there are scones, softmax",
+    ),
+    "a future format": (
+        lambda model: edit_config(model, lambda config: config["scones"].update(format=99)),
+        "has format 99, and this version",
+    ),
+}
+
+
+@pytest.mark.parametrize("command", ["info", "translate"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_model_is_refused(
+    tiny_model: Path, tmp_path: Path, refused: Refused, command: str, damage: str
+) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(tiny_model, model)
+    spoil, said = DAMAGES[damage]
+    spoil(model)
+    refused(command, model, stdin="Tee\n", said=said)
+
+
+# train
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (shutil.rmtree, "store is not a folder; make a store with `scones prepare"),
+        (lambda store: (store / "store.json").unlink(), "store is not a store"),
+        (lambda store: (store / "store.json").write_text("{"), "store.json is damaged"),
+        (
+            lambda store: rewrite(store / "train.source.tokens", lambda data: data[:-2]),
+            "train.source.tokens is damaged: it has .* bytes",
+        ),
+        (lambda store: (store / "subwords.model").unlink(), "subwords.model does not exist"),
+    ],
+    ids=["missing", "no-store", "bad-json", "cut-off", "no-subwords"],
+)
+def test_train_refuses_a_damaged_store(
+    tiny_store: Path,
+    tmp_path: Path,
+    refused: Refused,
+    damage: Callable[[Path], object],
+    said: str,
+) -> None:
+    shutil.copytree(tiny_store, tmp_path / "store")
+    damage(tmp_path / "store")
+    refused("train", tmp_path / "store", tmp_path / "run", *TINY_RUN, said=said)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--preset", "giant"], "preset 'giant' is not known"),
+        (["--output-layer", "entmax"], "output layer 'entmax' is not known"),
+        (["--alpha", -1], "alpha must be a positive number"),
+        (["--max-steps", 0], "max_steps must be at least 1, not 0"),
+        (["--optimizer", "adamant"], "'optimizer' must be one of 'lamb', 'adamw'"),
+        (["--device", "cuda:99"], "device 'cuda:99' is not there"),
+        (["--start-from", "nowhere"], "model folder nowhere does not exist"),
+    ],
+)
+def test_train_refuses_a_bad_flag(
+    tiny_store: Path, tmp_path: Path, refused: Refused, flags: list[object], said: str
+) -> None:
+    refused("train", tiny_store, tmp_path / "run", *TINY_RUN, *flags, said=said)
+
+
+def test_train_keeps_out_of_a_folder_that_is_no_run(
+    tiny_store: Path, tmp_path: Path, refused: Refused
+) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    refused("train", tiny_store, tmp_path, *TINY_RUN, said="is not a training run")
+
+
+# no space to write
+
+
+def test_creamtea_without_space(tmp_path: Path) -> None:
+    done = in_a_process("creamtea", tmp_path / "tea", "--train", 300, largest_file=4096)
+    assert_refusal(done, "no space left to write")
+    assert contents(tmp_path) == {}
+
+
+@pytest.mark.parametrize("largest_file", [2_000, 20_000])
+def test_prepare_without_space(corpus: Path, largest_file: int) -> None:
+    before = contents(corpus)
+    done = in_a_process(*preparing(corpus, "--workers", 2), largest_file=largest_file)
+    assert_refusal(done, "no space left to write")
+    assert contents(corpus) == before
+
+
+@pytest.mark.parametrize("first", [["--validate-every", 1], ["--checkpoint-every", 1]])
+def test_train_without_space_can_go_on_later(
+    tiny_store: Path, tmp_path: Path, scones: Scones, first: list[object]
+) -> None:
+    run = tmp_path / "run"
+    # The run's record and its log fit, the weights do not.
+    done = in_a_process("train", tiny_store, run, *TINY_RUN, *first, largest_file=20_000)
+    assert_refusal(done, r"no space left to write \S+model\.safetensors")
+    left = sorted(contents(run))
+    assert left == ["training", "training/checkpoints", "training/log.jsonl", "training/run.json"]
+    assert scones("train", tiny_store, run, *TINY_RUN, *first).code == 0
+    assert scones("info", run).code == 0
+
+
+def test_a_disk_that_is_full_at_the_last_moment(
+    corpus: Path, tiny_store: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    refused(*preparing(corpus), said=r"The disk of \S+store is full")
+    refused("creamtea", corpus / "tea", "--train", 5, "--dev", 2, "--test", 2, said="no space left")
+    refused("train", tiny_store, corpus / "run", *TINY_RUN, said="no space left")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has such a device")
+def test_an_output_that_takes_nothing(tiny_model: Path) -> None:
+    with Path("/dev/full").open("wb") as device:
+        done = in_a_process("translate", tiny_model, stdin=b"Tee\n", out=device.fileno())
+    assert_refusal(done, "no space left to write")
+
+
+def test_a_report_that_has_no_folder_is_refused_before_the_work(
+    tiny_models: Path, corpus: Path, refused: Refused
+) -> None:
+    texts = ["--source", corpus / "train.de", "-r", corpus / "train.en"]
+    output = ["--output", corpus / "nowhere" / "figures.json"]
+    refused("compare", tiny_models / "scones", *texts, *output, said="nowhere is not a folder")

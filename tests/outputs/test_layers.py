@@ -1,0 +1,168 @@
+"""The output layers as training and search see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from scones.errors import SconesError
+from scones.outputs import OutputLayer, output_layer
+from scones.outputs.scones import Scones
+from scones.outputs.softmax import Softmax
+from scones.recipes import option
+from scones.search.corpus import SearchOptions, search_corpus
+
+LAYERS = [Scones(alpha=0.3, label_smoothing=0.1), Softmax(label_smoothing=0.1)]
+
+
+def draw_logits(rows: int = 5, vocabulary: int = 12) -> Tensor:
+    return 4 * torch.randn(rows, vocabulary, generator=torch.Generator().manual_seed(8))
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.name)
+def test_the_short_ways_equal_the_long_one(layer: OutputLayer) -> None:
+    logits = draw_logits()
+    scores = layer.log_scores(logits)
+    for k in (1, 3, 12):
+        best_scores, best_tokens = layer.best(logits, k)
+        expected_scores, expected_tokens = scores.topk(k)
+        assert torch.equal(best_tokens, expected_tokens)
+        torch.testing.assert_close(best_scores, expected_scores)
+    assert torch.equal(layer.best_token(logits), scores.argmax(-1))
+    tokens = torch.tensor([0, 3, 11, 5, 5])
+    expected = torch.stack([scores[row, token] for row, token in enumerate(tokens)])
+    torch.testing.assert_close(layer.scores_of(logits, tokens), expected)
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.name)
+def test_scores_are_log_probabilities_in_float32(layer: OutputLayer) -> None:
+    logits = draw_logits()
+    expected = {"scones": torch.sigmoid(logits), "softmax": torch.softmax(logits, -1)}[layer.name]
+    torch.testing.assert_close(layer.log_scores(logits).exp(), expected)
+    half = logits.bfloat16()
+    assert layer.log_scores(half).dtype == torch.float32
+    assert layer.best(half, 2)[0].dtype == torch.float32
+    assert layer.scores_of(half, torch.zeros(5, dtype=torch.long)).dtype == torch.float32
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_softmax_is_cross_entropy(smoothing: float) -> None:
+    logits, targets = draw_logits(), torch.tensor([3, 0, 11, 1, 5])
+    expected = functional.cross_entropy(
+        logits, targets, ignore_index=0, reduction="none", label_smoothing=smoothing
+    )
+    torch.testing.assert_close(Softmax(smoothing).token_losses(logits, targets), expected)
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.name)
+def test_the_loss_of_hidden_states_is_the_weighted_sum_over_their_logits(
+    layer: OutputLayer,
+) -> None:
+    generator = torch.Generator().manual_seed(9)
+    hidden, weight, bias = (
+        torch.randn(*shape, generator=generator) for shape in ((4, 6), (9, 6), (9,))
+    )
+    targets, weights = torch.tensor([1, 8, 2, 4]), torch.tensor([0.5, 0.25, 7.0, 1.0])
+    each = layer.token_losses(hidden @ weight.T + bias, targets)
+    torch.testing.assert_close(layer.loss(hidden, weight, bias, targets), each.sum())
+    torch.testing.assert_close(
+        layer.loss(hidden, weight, bias, targets, weights), (each * weights).sum()
+    )
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("alpha", [0.1, 0.5, 1.0, 2.0])
+def test_training_starts_where_no_constant_is_better(alpha: float, smoothing: float) -> None:
+    layer, vocabulary = Scones(alpha, smoothing), 500
+    start = layer.initial_bias(vocabulary)
+    bias = torch.tensor(start, dtype=torch.float64, requires_grad=True)
+    logits = bias.expand(vocabulary - 1, vocabulary)
+    # Every token is gold once, so this is the mean loss of a model that knows nothing.
+    loss = layer.token_losses(logits, torch.arange(1, vocabulary)).mean()
+    (slope,) = torch.autograd.grad(loss, bias)
+    assert abs(float(slope)) < 1e-9
+    assert start < 0
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.name)
+def test_settings_make_the_same_layer_again(layer: OutputLayer) -> None:
+    assert output_layer(layer.to_config()) == layer
+    assert layer.to_config()["layer"] == layer.name
+
+
+def test_scones_is_the_default() -> None:
+    assert output_layer({}) == Scones(alpha=0.5, label_smoothing=0.0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"layer": "entmax"}, "here: the output layer 'entmax' is not known; there are scones, so"),
+        ({"layer": ["softmax"]}, "is not known"),
+        ({"alpha": 0}, "alpha must be a positive number, not 0"),
+        ({"alpha": -0.5}, "alpha must be a positive number, not -0.5"),
+        ({"alpha": float("nan")}, "alpha must be a positive number"),
+        ({"alpha": float("inf")}, "alpha must be a positive number"),
+        ({"alpha": "half"}, "'alpha' must be a number, not 'half'"),
+        ({"label_smoothing": 1.0}, r"label_smoothing must be in \[0, 1\), not 1.0"),
+        ({"layer": "softmax", "label_smoothing": -0.1}, r"label_smoothing must be in \[0, 1\)"),
+        ({"alhpa": 0.5}, r"'alhpa' is not known \(did you mean 'alpha'\?\)"),
+        ({"layer": "softmax", "alpha": 0.5}, "'alpha' is not known"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(settings: dict[str, object], sentence: str) -> None:
+    with pytest.raises(SconesError, match=sentence):
+        output_layer(settings, "here")
+
+
+@pytest.fixture
+def cooled_layer() -> Iterator[type[OutputLayer]]:
+    """A third output layer, in as few lines as one needs."""
+
+    @dataclass(frozen=True)
+    class Cooled(OutputLayer):
+        name: ClassVar[str] = "cooled"
+        temperature: float = option(2.0, "divides the logits")
+
+        def initial_bias(self, vocabulary: int) -> float:
+            return 0.0
+
+        def token_losses(self, logits_NV: Tensor, targets_N: Tensor) -> Tensor:
+            chosen_N = self.scores_of(logits_NV, targets_N)
+            return -chosen_N.masked_fill(targets_N == 0, 0.0)
+
+        def log_scores(self, logits_NV: Tensor) -> Tensor:
+            return torch.log_softmax(logits_NV.float() / self.temperature, dim=-1)
+
+    yield Cooled
+    del OutputLayer.known["cooled"]
+
+
+def test_a_third_layer_is_one_class(cooled_layer: type[OutputLayer]) -> None:
+    layer = output_layer({"layer": "cooled", "temperature": 3})
+    assert isinstance(layer, cooled_layer)
+    assert layer.to_config() == {"layer": "cooled", "temperature": 3.0}
+    logits = draw_logits()
+    scores, tokens = layer.best(logits, 4)
+    assert torch.equal(tokens, logits.topk(4).indices)
+    torch.testing.assert_close(scores, (logits / 3).log_softmax(-1).gather(-1, tokens))
+    with pytest.raises(SconesError, match="there are cooled, scones, softmax"):
+        output_layer({"layer": "entmax"})
+
+
+def test_a_third_layer_searches(cooled_layer: type[OutputLayer]) -> None:
+    from scones.model.config import ModelConfig
+    from scones.model.transformer import Transformer
+
+    torch.manual_seed(4)
+    model = Transformer(ModelConfig(20, 1, 1, 16, 2, 16, 0.0, 0.0, max_length=20)).eval()
+    layer = output_layer({"layer": "cooled"})
+    for search in ("greedy", "beam"):
+        (found,) = search_corpus(model, layer, [[5, 6, 7]], SearchOptions(search=search))
+        assert found[0].log_prob < 0

@@ -1,0 +1,128 @@
+"""The paper's comparison: validity and acceptance where all translations are known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scones.errors import SconesError
+from scones.paper.comparison import Comparison, Judged, compare, read_judged
+from scones.translator import load
+
+
+@pytest.fixture(scope="module")
+def texts(tea_pairs: list[tuple[str, str]]) -> tuple[list[str], list[str]]:
+    return [source for source, _ in tea_pairs[:8]], [target for _, target in tea_pairs[:8]]
+
+
+@pytest.fixture(scope="module")
+def greedy(tiny_models: Path, texts: tuple[list[str], list[str]]) -> dict[str, list[str]]:
+    """What each model says, greedily."""
+    return {
+        name: [best.text for (best,) in load(tiny_models / name, "cpu").translate(texts[0])]
+        for name in ("scones", "softmax")
+    }
+
+
+def test_valid_outputs_are_counted(
+    tiny_models: Path, texts: tuple[list[str], list[str]], greedy: dict[str, list[str]]
+) -> None:
+    sources, references = texts
+    # For the first two sentences what the SCONES model says is right, for the next two nothing.
+    judged = [
+        Judged(source, ("right", *([greedy["scones"][index]] if index < 2 else [])), ("wrong",))
+        for index, source in enumerate(sources[:4])
+    ]
+    models = {"softmax": tiny_models / "softmax", "scones": tiny_models / "scones"}
+    said: list[str] = []
+    result = compare(models, sources, [references], judged, device="cpu", say=said.append)
+    assert result.systems["scones"].valid["greedy"] == 0.5
+    assert result.systems["scones"].hypotheses["greedy"] == greedy["scones"]
+    assert result.systems["softmax"].valid["greedy"] == 0.0
+    assert result.systems["scones"].acceptance is None  # no development set, no threshold
+    assert said == ["softmax: greedy", "softmax: beam 4", "scones: greedy", "scones: beam 4"]
+
+
+def test_the_threshold_comes_from_the_development_set(
+    tiny_model: Path, texts: tuple[list[str], list[str]]
+) -> None:
+    sources, references = texts
+    score = load(tiny_model, "cpu").score
+    # Each set has a valid and an invalid text for each source; which is which is made up.
+    candidates = [(source, "tea", "Scones with jam") for source in sources]
+    dev = [Judged(source, (good,), (bad,)) for source, good, bad in candidates[4:]]
+    test = [Judged(source, (good,), (bad,)) for source, good, bad in candidates]
+    result = compare({"m": tiny_model}, sources, [references], test, dev, device="cpu")
+    found = result.systems["m"].acceptance
+    assert found is not None
+    valid = score([(source, good) for source, good, _ in candidates])
+    invalid = score([(source, bad) for source, _, bad in candidates])
+    assert any(found.threshold == pytest.approx(value) for value in valid[4:])
+    slack = 1e-5
+    assert found.found == sum(value >= found.threshold - slack for value in valid) / 8
+    assert found.believed == sum(value >= found.threshold - slack for value in invalid) / 8
+    wins = sum(good > bad for good in valid for bad in invalid)
+    assert found.area == pytest.approx(wins / 64)
+
+
+def test_a_sentence_without_references_is_no_crash(
+    tiny_model: Path, texts: tuple[list[str], list[str]]
+) -> None:
+    sources, references = texts
+    judged = [Judged(sources[0], (), ("no",)), Judged(sources[1], ("yes",), ())]
+    result = compare({"m": tiny_model}, sources, [references], judged, judged, device="cpu")
+    assert result.systems["m"].acceptance is not None
+
+
+def test_figures_can_be_had_again(tiny_model: Path, texts: tuple[list[str], list[str]]) -> None:
+    sources, references = texts
+    figures = compare({"m": tiny_model}, sources, [references], device="cpu").to_json()
+    assert json.loads(json.dumps(figures)) == figures
+    assert {"command", "models", "commit", "scones", "torch", "device"} <= figures.keys()
+    system = figures["systems"]["m"]
+    assert system["bleu"].keys() == {"greedy", "beam 4"}
+    assert system["signature"].startswith("nrefs:1|")
+    assert system["acceptance"] is None
+
+
+def test_a_judged_set_of_other_sentences_is_refused(
+    tiny_model: Path, texts: tuple[list[str], list[str]]
+) -> None:
+    sources, references = texts
+    for wrong in (
+        [Judged(sources[1], ("a",), ("b",))],
+        [Judged(s, (), ()) for s in [*sources, ""]],
+    ):
+        with pytest.raises(SconesError, match="not the test set"):
+            compare({"m": tiny_model}, sources, [references], wrong, device="cpu")
+
+
+def test_a_judged_set_is_read(tmp_path: Path) -> None:
+    entries = [{"source": "Tee", "references": ["tea", "a tea"], "near_misses": ["coffee"]}]
+    (tmp_path / "judged.json").write_text(json.dumps(entries))
+    assert read_judged(tmp_path / "judged.json") == [Judged("Tee", ("tea", "a tea"), ("coffee",))]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [{"source": "Tee"}, 7, None, ["Tee"], [{"source": "Tee", "references": ["tea"]}], [None]],
+)
+def test_another_json_file_is_no_judged_set(tmp_path: Path, content: Any) -> None:
+    (tmp_path / "other.json").write_text(json.dumps(content))
+    with pytest.raises(SconesError, match=r"other.json is not a judged set: .*near_misses"):
+        read_judged(tmp_path / "other.json")
+
+
+def test_a_missing_or_damaged_judged_set(tmp_path: Path) -> None:
+    with pytest.raises(SconesError, match=r"judged\.json does not exist"):
+        read_judged(tmp_path / "judged.json")
+    (tmp_path / "judged.json").write_text("[{")
+    with pytest.raises(SconesError, match=r"judged\.json is damaged"):
+        read_judged(tmp_path / "judged.json")
+
+
+def test_no_systems_no_figures() -> None:
+    assert Comparison({}, {}, {"seed": 1}).to_json() == {"seed": 1, "systems": {}}

@@ -1,0 +1,144 @@
+"""Nothing half-written: what is on disk after each thing that can go wrong."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from scones.errors import SconesError
+from scones.files import new_folder, read_json, write_file, write_json
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Every file under a folder, hidden ones included, with what it holds."""
+    return {
+        str(path.relative_to(folder)): path.read_text() if path.is_file() else "/"
+        for path in folder.rglob("*")
+    }
+
+
+def make_old(folder: Path) -> None:
+    (folder / "store").mkdir()
+    (folder / "store" / "a").write_text("old")
+
+
+OLD = {"store": "/", "store/a": "old"}
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", fail)
+
+
+def test_a_new_folder_appears_whole(tmp_path: Path) -> None:
+    target = tmp_path / "deep" / "down" / "store"
+    with new_folder(target) as hidden:
+        assert not target.exists()
+        assert hidden.parent == target.parent  # a rename across disks would be a copy
+        (hidden / "a").write_text("1")
+        (hidden / "more").mkdir()
+        (hidden / "more" / "b").write_text("2")
+    assert contents(target) == {"a": "1", "more": "/", "more/b": "2"}
+    assert list(target.parent.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("problem", [ValueError, KeyboardInterrupt, SystemExit])
+def test_a_failure_leaves_nothing(problem: type[BaseException], tmp_path: Path) -> None:
+    def fill() -> None:
+        with new_folder(tmp_path / "deep" / "store") as hidden:
+            (hidden / "a").write_text("1")
+            raise problem
+
+    with pytest.raises(problem):
+        fill()
+    assert contents(tmp_path) == {}
+
+
+def test_a_folder_that_exists_is_refused_and_kept(tmp_path: Path) -> None:
+    make_old(tmp_path)
+    with (
+        pytest.raises(SconesError, match="store exists already; choose another name"),
+        new_folder(tmp_path / "store"),
+    ):
+        pytest.fail("the body must not run")
+    assert contents(tmp_path) == OLD
+
+
+def test_overwriting_replaces_the_whole_folder(tmp_path: Path) -> None:
+    make_old(tmp_path)
+    with new_folder(tmp_path / "store", overwrite=True) as hidden:
+        (hidden / "b").write_text("new")
+        assert contents(tmp_path / "store") == {"a": "old"}
+    assert contents(tmp_path) == {"store": "/", "store/b": "new"}
+
+
+def test_a_failed_overwrite_keeps_the_old_folder(tmp_path: Path) -> None:
+    make_old(tmp_path)
+    with pytest.raises(ValueError, match="no"), new_folder(tmp_path / "store", overwrite=True):
+        raise ValueError("no")
+    assert contents(tmp_path) == OLD
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_a_full_disk_keeps_the_old_folder(tmp_path: Path) -> None:
+    make_old(tmp_path)
+    with (
+        pytest.raises(OSError, match="No space"),
+        new_folder(tmp_path / "store", overwrite=True) as hidden,
+    ):
+        (hidden / "b").write_text("new")
+    assert contents(tmp_path) == OLD
+
+
+def test_a_failure_between_the_two_renames_brings_the_old_folder_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_old(tmp_path)
+    rename = Path.rename
+
+    def fail(path: Path, target: Path) -> Path:
+        if ".writing-" in path.name:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", fail)
+    with (
+        pytest.raises(OSError, match="Input/output"),
+        new_folder(tmp_path / "store", overwrite=True),
+    ):
+        pass
+    assert contents(tmp_path) == OLD
+
+
+def test_a_file_is_replaced_in_one_step(tmp_path: Path) -> None:
+    write_file(tmp_path / "a", "old")
+    write_file(tmp_path / "a", b"\xc3\xa4")
+    write_json(tmp_path / "b", {"ä": [1, None]})
+    assert contents(tmp_path) == {"a": "ä", "b": '{\n  "ä": [\n    1,\n    null\n  ]\n}\n'}
+    assert read_json(tmp_path / "b") == {"ä": [1, None]}
+
+
+def test_a_full_disk_keeps_the_old_file(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    write_file(tmp_path / "a", "old")
+    request.getfixturevalue("full_disk")
+    with pytest.raises(OSError, match="No space"):
+        write_file(tmp_path / "a", "new")
+    assert contents(tmp_path) == {"a": "old"}
+
+
+@pytest.mark.parametrize("content", [b"", b'{"a": ', b"\xff\xfe", b"{'a': 1}"])
+def test_damaged_json_is_a_sentence(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(SconesError, match=r"a\.json is damaged: it is not valid JSON"):
+        read_json(tmp_path / "a.json")
+
+
+def test_missing_json_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(SconesError, match=r"nowhere\.json does not exist"):
+        read_json(tmp_path / "nowhere.json")

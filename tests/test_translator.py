@@ -1,0 +1,223 @@
+"""The front door: load, translate, score."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+import scones
+from scones import SconesError, Translation, Translator
+
+SEARCHES = [{}, {"search": "beam", "beam_size": 3, "n_best": 3}]
+
+
+@pytest.fixture(scope="module", params=["scones", "softmax"])
+def translator(request: pytest.FixtureRequest, tiny_models: Path) -> Translator:
+    return scones.load(tiny_models / request.param, device="cpu")
+
+
+@pytest.fixture
+def sentences(tea_pairs: list[tuple[str, str]]) -> list[str]:
+    return [source for source, _ in tea_pairs[:24]]
+
+
+def same(left: list[list[Translation]], right: list[list[Translation]]) -> bool:
+    """Say whether two results have the same translations and, but for rounding, scores."""
+    return [[(one.tokens, one.text, one.finished) for one in found] for found in left] == [
+        [(one.tokens, one.text, one.finished) for one in found] for found in right
+    ] and all(
+        one.log_prob == pytest.approx(other.log_prob, abs=1e-4)
+        for found, others in zip(left, right, strict=True)
+        for one, other in zip(found, others, strict=True)
+    )
+
+
+def test_every_sentence_gets_a_list_of_translations(
+    translator: Translator, sentences: list[str]
+) -> None:
+    found = translator.translate(sentences)
+    assert [len(translations) for translations in found] == [1] * len(sentences)
+    assert len({best.text for (best,) in found}) > 8  # they do depend on the source
+    assert {best.finished for (best,) in found} == {True, False}
+    for (best,) in found:
+        assert best.text == "".join(best.tokens).replace("▁", " ").strip()
+        assert len(best.token_log_probs) == len(best.tokens) + best.finished
+        assert best.log_prob == pytest.approx(math.fsum(best.token_log_probs))
+        assert best.probability == pytest.approx(math.exp(best.log_prob))
+    assert translator.translate([]) == []
+
+
+def test_without_scores_the_translations_are_the_same(
+    translator: Translator, sentences: list[str]
+) -> None:
+    scored, plain = translator.translate(sentences), translator.translate(sentences, scores=False)
+    assert [best.tokens for (best,) in scored] == [best.tokens for (best,) in plain]
+    for (best,) in plain:
+        assert (best.log_prob, best.probability, best.token_log_probs) == (None, None, None)
+
+
+def test_beam_search_finds_at_least_as_probable_translations(
+    translator: Translator, sentences: list[str]
+) -> None:
+    greedy = translator.translate(sentences)
+    assert same(translator.translate(sentences, search="beam", beam_size=1), greedy)
+    better = 0
+    for (one,), found in zip(
+        greedy, translator.translate(sentences, search="beam", beam_size=8, n_best=4), strict=True
+    ):
+        assert 1 <= len(found) <= 4
+        log_probs = [translation.log_prob for translation in found]
+        assert log_probs == sorted(log_probs, reverse=True)
+        assert len({translation.tokens for translation in found}) == len(found)
+        better += found[0].log_prob > one.log_prob + 1e-6
+    assert better > 2
+
+
+@pytest.mark.parametrize("options", SEARCHES, ids=["greedy", "beam"])
+def test_a_sentence_does_not_feel_its_neighbours(
+    translator: Translator, sentences: list[str], options: dict
+) -> None:
+    together = translator.translate(sentences, **options)
+    alone = [translator.translate([sentence], **options)[0] for sentence in sentences]
+    assert same(together, alone)
+    for max_tokens in (1, 60, 200):
+        assert same(translator.translate(sentences, max_tokens=max_tokens, **options), together)
+    order = random.Random(4).sample(range(len(sentences)), len(sentences))
+    shuffled = translator.translate([sentences[index] for index in order], **options)
+    assert same(shuffled, [together[index] for index in order])
+
+
+def test_an_empty_sentence_gets_an_empty_translation(
+    translator: Translator, sentences: list[str]
+) -> None:
+    for options in SEARCHES:
+        found = translator.translate(["", sentences[0], " \t"], **options)
+        assert found[0] == found[2] == [Translation("", (), None, None)]
+        assert same(found[1:2], translator.translate(sentences[:1], **options))
+
+
+def test_a_sentence_beyond_the_limit(
+    translator: Translator, sentences: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    limit = translator.model.config.max_length - 1
+    long = " ".join(["Tee"] * 200)
+    texts = [sentences[0], long]
+    with pytest.raises(SconesError, match=f"Sentence 2 has .* pieces and the model takes {limit};"):
+        translator.translate(texts)
+    assert caplog.messages == []
+    skipped = translator.translate(texts, too_long="skip")
+    assert "Sentence 2 has" in caplog.messages[-1]
+    assert caplog.messages[-1].endswith("it is skipped.")
+    assert skipped[1] == [Translation("", (), None, None)]
+    cut = translator.translate(texts, too_long="cut", first_number=41)
+    assert caplog.messages[-1].startswith("Sentence 42 has")
+    assert caplog.messages[-1].endswith("it is cut.")
+    kept = translator.subwords.decode([translator.subwords.encode([long])[0][:limit]])[0]
+    assert same(cut, translator.translate([sentences[0], kept]))
+    assert len(caplog.messages) == 2
+
+
+def test_the_longest_sentence_that_fits_is_taken(translator: Translator) -> None:
+    limit = translator.model.config.max_length - 1
+    (piece,) = {ids[0] for ids in translator.subwords.encode(["Tee Tee"])}
+    text = translator.subwords.decode([[piece] * limit])[0]
+    assert len(translator.subwords.encode([text])[0]) == limit
+    assert len(translator.translate([text])) == 1
+    assert len(translator.score([(text, text)])) == 1
+
+
+def test_the_score_of_a_translation_is_the_one_that_search_gave_it(
+    translator: Translator, sentences: list[str]
+) -> None:
+    compared = 0
+    for source, (best,) in zip(sentences, translator.translate(sentences), strict=True):
+        ids = translator.subwords.encode([best.text])[0]
+        if not best.finished or translator.subwords.pieces(ids) != [*best.tokens]:
+            continue  # cut off, or the same text in other pieces
+        compared += 1
+        (terms,) = translator.score_tokens([(source, best.text)])
+        assert terms == pytest.approx([*best.token_log_probs], abs=1e-5)
+        assert translator.score([(source, best.text)]) == [pytest.approx(math.fsum(terms))]
+    assert compared > 2
+
+
+def test_scores_do_not_feel_their_neighbours(
+    translator: Translator, tea_pairs: list[tuple[str, str]]
+) -> None:
+    pairs = [*tea_pairs[:20], ("Tee", ""), ("", "tea")]
+    together = translator.score(pairs)
+    assert all(log_prob < 0 for log_prob in together)
+    assert [translator.score([pair])[0] for pair in pairs] == pytest.approx(together, abs=1e-4)
+    assert translator.score(pairs, max_tokens=70) == pytest.approx(together, abs=1e-4)
+    assert translator.score([]) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"search": "exhaustive"}, "search 'exhaustive' is not known; use"),
+        ({"n_best": 2}, "Greedy search gives one translation"),
+        ({"search": "beam", "n_best": 5}, r"n_best must be between 1 and beam_size \(4\), not 5"),
+        ({"search": "beam", "length_penalty": -1}, "length_penalty must be 0 or more"),
+        ({"max_tokens": 0}, "max_tokens must be at least 1"),
+        ({"too_long": "shorten"}, "too_long='shorten' is not known"),
+    ],
+)
+def test_a_wrong_option_is_refused(
+    translator: Translator, options: dict[str, object], said: str
+) -> None:
+    with pytest.raises(SconesError, match=said):
+        translator.translate(["Tee"], **options)
+
+
+def test_what_is_not_a_list_of_strings_is_refused(translator: Translator) -> None:
+    with pytest.raises(SconesError, match="a list of sentences, not one string"):
+        translator.translate("Guten Tag.")
+    with pytest.raises(SconesError, match="Text 2 is 7, which is not a string"):
+        translator.translate(["Tee", 7])
+    with pytest.raises(SconesError, match=r"Source 1 has .* pieces"):
+        translator.score([("Tee " * 200, "tea")])
+    with pytest.raises(SconesError, match=r"Target 1 has .* pieces"):
+        translator.score([("Tee", "tea " * 200)])
+
+
+def test_a_model_of_another_vocabulary_is_refused(
+    tiny_model: Path, tmp_path: Path, tea_pairs: list[tuple[str, str]]
+) -> None:
+    from scones.text.subwords import Subwords
+
+    model = tmp_path / "model"
+    shutil.copytree(tiny_model, model)
+    Subwords.train((text for pair in tea_pairs for text in pair), 400).save(
+        model / "subwords.model"
+    )
+    with pytest.raises(SconesError, match=r"subwords.model has 400 pieces and .* says 500"):
+        scones.load(model, "cpu")
+
+
+def test_load_refuses_what_it_cannot_use(tiny_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(SconesError, match="precision 'int8' is not known"):
+        scones.load(tiny_model, precision="int8")
+    with pytest.raises(SconesError, match="device 'abacus' is not known"):
+        scones.load(tiny_model, device="abacus")
+    with pytest.raises(SconesError, match="does not exist"):
+        scones.load(tmp_path / "nowhere")
+
+
+def test_bf16_scores_are_near(tiny_model: Path, tea_pairs: list[tuple[str, str]]) -> None:
+    exact = scones.load(str(tiny_model), "cpu").score(tea_pairs[:5])
+    rough = scones.load(tiny_model, "cpu", precision="bf16").score(tea_pairs[:5])
+    assert rough != exact
+    assert rough == pytest.approx(exact, rel=0.05)
+
+
+def test_a_loaded_model_knows_its_languages(tiny_model: Path) -> None:
+    translator = scones.load(tiny_model, "cpu")
+    config = json.loads((tiny_model / "config.json").read_text())["scones"]
+    assert (translator.source_language, translator.target_language) == ("de", "en")
+    assert translator.output.to_config() == config["output"]

@@ -1,0 +1,56 @@
+"""A way to train a tiny model, and a store without a development set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_run import make_experiment
+
+from scones.files import new_folder
+from scones.model.config import ModelOptions
+from scones.outputs import OutputLayer
+from scones.text.store import StoreWriter
+from scones.text.subwords import Subwords
+from scones.training.loop import TrainResult, train
+
+
+@pytest.fixture
+def run_training(tiny_store: Path) -> Callable[..., TrainResult]:
+    """Train a tiny model into a folder, with these options over the usual ones."""
+
+    def run(
+        folder: Path,
+        options: dict[str, Any] | None = None,
+        model: ModelOptions | None = None,
+        output: OutputLayer | None = None,
+        store: Path = tiny_store,
+    ) -> TrainResult:
+        return train(make_experiment(options, model, output), store, folder, quiet=True)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def store_without_dev(
+    tea_pairs: list[tuple[str, str]], tiny_subwords: bytes, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    folder = tmp_path_factory.mktemp("no-dev") / "store"
+    write_store(folder, Subwords(tiny_subwords), tea_pairs[:60])
+    return folder
+
+
+@pytest.fixture(scope="session")
+def empty_store(tiny_subwords: bytes, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("empty") / "store"
+    write_store(folder, Subwords(tiny_subwords), [])
+    return folder
+
+
+def write_store(folder: Path, subwords: Subwords, pairs: list[tuple[str, str]]) -> None:
+    with new_folder(folder) as hidden, StoreWriter(hidden, subwords, "de", "en") as writer:
+        sides = ([pair[side] for pair in pairs] for side in (0, 1))
+        writer.append("train", *(subwords.encode(texts) for texts in sides))
+        writer.finish()

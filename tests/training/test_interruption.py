@@ -1,0 +1,125 @@
+"""A run stopped at any moment goes on to the numbers it would have had."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_run import checkpoint, events
+
+from scones.cli import run as run_command
+from scones.outputs.softmax import Softmax
+
+STEPS = 90
+
+
+def assert_same_end(left: Path, right: Path, step: int) -> None:
+    """Weights, optimiser and random state, bit for bit."""
+    expected, found = checkpoint(left, step), checkpoint(right, step)
+    assert expected.keys() == found.keys()
+    for name, tensor in expected.items():
+        assert torch.equal(tensor, found[name]), name
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"optimizer": "adamw", "learning_rate": 0.001}, {"accumulate": 3}, {"max_tokens": 200}],
+    ids=["lamb", "adamw", "accumulate", "small batches"],
+)
+def test_stopped_and_resumed_is_as_if_never_stopped(options, run_training, tmp_path: Path) -> None:
+    run_training(tmp_path / "straight", {**options, "max_steps": 10})
+    for steps in (3, 4, 10):
+        run_training(tmp_path / "resumed", {**options, "max_steps": steps})
+    assert_same_end(tmp_path / "straight", tmp_path / "resumed", 10)
+    straight, resumed = (
+        [(event["step"], event["loss"]) for event in events(tmp_path / name)]
+        for name in ("straight", "resumed")
+    )
+    assert resumed == straight
+
+
+def test_what_a_killed_process_was_writing_is_cleared_away(run_training, tmp_path: Path) -> None:
+    run_training(tmp_path / "run", {"max_steps": 1})
+    checkpoints = tmp_path / "run" / "training" / "checkpoints"
+    (checkpoints / ".step-00000002.writing-1").mkdir()
+    run_training(tmp_path / "run", {"max_steps": 2})
+    assert {path.name for path in checkpoints.iterdir()} == {"step-00000001", "step-00000002"}
+
+
+def test_another_seed_ends_elsewhere(run_training, tmp_path: Path) -> None:
+    for seed in (1, 2):
+        run_training(tmp_path / str(seed), {"seed": seed}, output=Softmax())
+    first, second = (checkpoint(tmp_path / str(seed), 4) for seed in (1, 2))
+    assert not torch.equal(first["embedding.weight"], second["embedding.weight"])
+
+
+def command(store: Path, folder: Path) -> list[str]:
+    flags = {
+        "preset": "tiny", "layers": 1, "size": 32, "heads": 2, "feed-forward": 64,
+        "max-steps": STEPS, "max-tokens": 512, "warmup-steps": 5, "validate-every": 50,
+        "dev-sentences": 2, "checkpoint-every": 4, "log-every": 1, "device": "cpu",
+        "precision": "float32", "threads": 1,
+    }  # fmt: skip
+    given = [part for name, value in flags.items() for part in (f"--{name}", str(value))]
+    return ["train", str(store), str(folder), *given]
+
+
+@pytest.fixture(scope="module")
+def straight(tiny_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same run, never stopped."""
+    folder = tmp_path_factory.mktemp("straight") / "run"
+    assert run_command(command(tiny_store, folder)) == 0
+    return folder
+
+
+def start_and_signal(store: Path, folder: Path, number: int) -> tuple[int, str]:
+    """Start a run in another process, send it a signal at a random step; exit code and stderr."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "scones", *command(store, folder)],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    log, wanted = folder / "training" / "log.jsonl", random.randint(1, STEPS // 2)
+    deadline = time.monotonic() + 60
+    while not log.exists() or len(log.read_bytes().splitlines()) < wanted:
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+    time.sleep(random.random() / 50)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    return process.returncode, errors
+
+
+def test_a_killed_run_ends_as_if_never_killed(
+    straight: Path, tiny_store: Path, tmp_path: Path
+) -> None:
+    code, _ = start_and_signal(tiny_store, tmp_path / "run", signal.SIGKILL)
+    assert code == -signal.SIGKILL
+    assert run_command(command(tiny_store, tmp_path / "run")) == 0
+    assert_same_end(straight, tmp_path / "run", STEPS)
+
+
+def test_control_c_leaves_a_checkpoint_and_says_how_to_go_on(
+    straight: Path, tiny_store: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    code, errors = start_and_signal(tiny_store, run, signal.SIGINT)
+    assert code == 130
+    assert errors.endswith("(interrupted; the same command goes on).\n")
+    assert "Traceback" not in errors
+    done = events(run)[-1]["step"]
+    assert done < STEPS
+    assert checkpoint(run, done)
+    assert run_command(command(tiny_store, run)) == 0
+    # Not a step was lost or made twice.
+    assert [event["step"] for event in events(run)] == list(range(1, STEPS + 1))
+    assert_same_end(straight, run, STEPS)

@@ -1,0 +1,68 @@
+"""A model so small that training it for a few steps takes a blink."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file
+from torch import Tensor
+
+from scones.model.config import ModelOptions
+from scones.outputs import OutputLayer
+from scones.outputs.scones import Scones
+from scones.training.loop import Experiment
+from scones.training.options import TrainOptions
+
+OPTIONS: dict[str, Any] = {
+    "max_steps": 4,
+    "max_tokens": 1024,  # six batches an epoch
+    "warmup_steps": 5,
+    "validate_every": 1000,
+    "dev_sentences": 2,
+    "log_every": 1,
+    "device": "cpu",
+    "precision": "float32",
+    "threads": 1,
+}
+
+
+def small_model(layers: int = 1, dropout: float = 0.1, max_length: int = 64) -> ModelOptions:
+    return ModelOptions(
+        preset="tiny",
+        layers=layers,
+        size=32,
+        heads=2,
+        feed_forward=64,
+        dropout=dropout,
+        attention_dropout=dropout,
+        max_length=max_length,
+    )
+
+
+def make_experiment(
+    options: dict[str, Any] | None = None,
+    model: ModelOptions | None = None,
+    output: OutputLayer | None = None,
+) -> Experiment:
+    """An experiment with these options over the usual ones."""
+    training = TrainOptions(**{**OPTIONS, **(options or {})})
+    return Experiment(model or small_model(), output or Scones(), training)
+
+
+def events(folder: Path, kind: str = "train") -> list[dict[str, Any]]:
+    """What log.jsonl says about one kind of event."""
+    lines = (folder / "training" / "log.jsonl").read_text().splitlines()
+    return [event for event in map(json.loads, lines) if event["event"] == kind]
+
+
+def checkpoint(folder: Path, step: int) -> dict[str, Tensor]:
+    """All tensors of a checkpoint: weights, optimiser, random state."""
+    place = folder / "training" / "checkpoints" / f"step-{step:08}"
+    return load_file(place / "model.safetensors") | load_file(place / "optimizer.safetensors")
+
+
+def weights(folder: Path) -> dict[str, Tensor]:
+    """The weights of a model folder."""
+    return load_file(folder / "model.safetensors")
