@@ -2,6 +2,7 @@
 # The whole way of a sentence on the built-in corpus: write it, prepare it, train a softmax and a
 # SCONES model with the same recipe, and compare them as the paper does. `make compare` runs it.
 set -euo pipefail
+trap 'trap - INT TERM; kill 0' INT TERM  # a stop stops both trainings
 cd "$(dirname "$0")/.."
 
 recipe=recipes/creamtea.toml
@@ -14,13 +15,14 @@ scones creamtea "$work/corpus"
 echo "== 2. Cleaning and subwords"
 scones prepare "$work/store" --recipe "$recipe"
 
-echo "== 3. Training: softmax"
-scones train "$work/store" "$work/softmax" --recipe "$recipe" --output-layer softmax
-
-echo "== 4. Training: SCONES"
+echo "== 3. Training: softmax and SCONES, side by side, one core each (softmax's log: $work/softmax.log)"
+scones train "$work/store" "$work/softmax" --recipe "$recipe" --output-layer softmax \
+    2> "$work/softmax.log" &
+softmax=$!
 scones train "$work/store" "$work/scones" --recipe "$recipe"
+wait $softmax
 
-echo "== 5. The comparison"
+echo "== 4. The comparison"
 scones compare "softmax=$work/softmax" "SCONES=$work/scones" \
     --source "$work/corpus/test.de" --reference "$work/corpus/test.en" \
     --judged "$work/corpus/test.json" --judged-dev "$work/corpus/dev.json" \
