@@ -33,7 +33,7 @@ SHORT, MIDDLE = 20, 60  # a line is short or of middle length below so many lett
 FILES = {
     "de": ["tatoeba/dev.de-en.de", "newstest/newstest2018.de-en.de", "europarl/dev.de-en.de"],
     "fi": ["tatoeba/dev.fi-en.fi", "newstest/newstest2018.fi-en.fi"],
-    "lt": ["tatoeba/test.lt-en.lt", "newstest/newsdev-ntrex.en-lt.lt"],
+    "lt": ["tatoeba/train.lt-en.lt", "newstest/newsdev-ntrex.en-lt.lt"],
     "en": ["tatoeba/dev.fi-en.en", "newstest/newstest2018.de-en.en", "europarl/dev.de-en.en"],
 }
 
