@@ -25,6 +25,14 @@ logger = logging.getLogger("scones")
 TooLong = Literal["error", "cut", "skip"]
 
 
+class TooLongError(SconesError):
+    """A sentence beyond the model's limit; `index` says which of those given."""
+
+    def __init__(self, sentence: str, index: int) -> None:
+        super().__init__(sentence)
+        self.index = index
+
+
 @dataclass(frozen=True)
 class Translation:
     """One translation of a sentence."""
@@ -146,7 +154,8 @@ class Translator:
             number = first_number + index
             fact = f"{name} {number} has {len(tokens):,} pieces and the model takes {limit:,}"
             if too_long == "error":
-                raise SconesError(f"{fact}; split it, or choose to cut or skip such sentences.")
+                remedy = "split it, or choose to cut or skip such sentences"
+                raise TooLongError(f"{fact}; {remedy}.", index)
             ids[index] = tokens[:limit] if too_long == "cut" else []
             logger.warning("%s: it is %s.", fact, "cut" if too_long == "cut" else "skipped")
         return ids

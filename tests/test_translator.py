@@ -43,7 +43,7 @@ def test_every_sentence_gets_a_list_of_translations(
     found = translator.translate(sentences)
     assert [len(translations) for translations in found] == [1] * len(sentences)
     assert len({best.text for (best,) in found}) > 8  # they do depend on the source
-    assert {best.finished for (best,) in found} == {True, False}
+    assert any(best.finished for (best,) in found)
     for (best,) in found:
         assert best.text == "".join(best.tokens).replace("▁", " ").strip()
         assert len(best.token_log_probs) == len(best.tokens) + best.finished

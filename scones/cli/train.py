@@ -13,7 +13,8 @@ from scones.model.config import ModelOptions
 from scones.training.options import TrainOptions
 
 if TYPE_CHECKING:
-    from scones.training.loop import Experiment, TrainResult
+    from scones.training.experiment import Experiment
+    from scones.training.loop import TrainResult
 
 OutputFlag = Annotated[
     str | None, typer.Option("--output-layer", help="The output layer: scones or softmax [scones]")
@@ -71,7 +72,7 @@ def read_experiment(
     """Put together what the recipe says and, over it, what the flags say."""
     from scones.outputs import output_layer as make_output
     from scones.recipes import from_section, load_recipe
-    from scones.training.loop import Experiment
+    from scones.training.experiment import Experiment
 
     sections = load_recipe(recipe, "model", "output", "train") if recipe else {}
     place = str(recipe) if recipe else "flags"

@@ -44,12 +44,13 @@ def translate(
     separated by tabs.
     """
     from scones.cli.stream import chunks_of_lines
-    from scones.translator import load
+    from scones.translator import TooLongError, load
 
     if chunk < 1:
         raise SconesError(f"--chunk must be at least 1, not {chunk}.")
     translator = load(model, device, precision)  # type: ignore[arg-type]
-    for lines in chunks_of_lines(sys.stdin.buffer, chunk):
+
+    def answer(lines: list[tuple[int, str]]) -> None:
         results = translator.translate(
             [text for _, text in lines],
             search=search,  # type: ignore[arg-type]
@@ -62,15 +63,29 @@ def translate(
             first_number=lines[0][0],
         )
         for (number, source), translations in zip(lines, results, strict=True):
-            if as_json:
-                _write(json.dumps(_as_json(source, translations), ensure_ascii=False))
-            elif n_best > 1:
-                for found in translations:
-                    score = "" if found.log_prob is None else f"{found.log_prob:.4f}"
-                    _write(f"{number}\t{score}\t{found.text}")
-            else:
-                _write(translations[0].text)
+            _print(number, source, translations, as_json, n_best)
         sys.stdout.flush()
+
+    for lines in chunks_of_lines(sys.stdin.buffer, chunk):
+        try:
+            answer(lines)
+        except TooLongError as mistake:
+            if mistake.index:  # the lines before it are answered first
+                answer(lines[: mistake.index])
+            raise
+
+
+def _print(
+    number: int, source: str, translations: list[Translation], as_json: bool, n_best: int
+) -> None:
+    if as_json:
+        _write(json.dumps(_as_json(source, translations), ensure_ascii=False))
+    elif n_best > 1:
+        for found in translations:
+            score = "" if found.log_prob is None else f"{found.log_prob:.4f}"
+            _write(f"{number}\t{score}\t{found.text}")
+    else:
+        _write(translations[0].text)
 
 
 def _write(line: str) -> None:

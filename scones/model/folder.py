@@ -27,6 +27,7 @@ from scones.ids import END, PAD
 from scones.model.card import model_card
 from scones.model.config import ModelConfig
 from scones.model.transformer import Transformer, sinusoids
+from scones.recipes import from_section
 
 FORMAT = 1
 SUBWORDS = "subwords.model"
@@ -78,15 +79,17 @@ class ModelFolder:
         folder = Path(folder)
         config = read_model_config(folder)
         ours = dict(config["scones"])
-        ours.pop("format")
+        del ours["format"]
+        place = folder / "config.json"
         try:
-            model_config = _from_pegasus_config(config)
-            output = ours.pop("output")
-            languages = ours.pop("source_language"), ours.pop("target_language")
+            sizes = {name: config[their] for name, their in _SIZES.items()}
         except KeyError as missing:
-            raise SconesError(
-                f"{folder / 'config.json'} is damaged: {missing} is missing."
-            ) from None
+            raise SconesError(f"{place} is damaged: {missing} is missing.") from None
+        model_config = from_section(ModelConfig, sizes, f"{place} is damaged")
+        output = ours.pop("output", None)
+        languages = ours.pop("source_language", None), ours.pop("target_language", None)
+        if not isinstance(output, dict) or not all(isinstance(code, str) for code in languages):
+            raise SconesError(f"{place} is damaged: the output layer or a language is missing.")
         try:
             subwords = (folder / SUBWORDS).read_bytes()
         except OSError as problem:
@@ -163,6 +166,8 @@ def from_hugging_face(theirs: dict[str, Tensor], model: Transformer, path: Path)
                 f"{path} does not fit its config.json: {names[0]} has the shape "
                 f"{tuple(theirs[names[0]].shape)}."
             )
+        if not tensor.isfinite().all():
+            raise SconesError(f"{path} is damaged: {names[0]} holds a number that is not finite.")
         state[name] = tensor
     return state
 
@@ -223,10 +228,6 @@ _SIZES = {
     "tied_embeddings": "tie_word_embeddings",
     "max_length": "max_position_embeddings",
 }
-
-
-def _from_pegasus_config(config: dict[str, Any]) -> ModelConfig:
-    return ModelConfig(**{ours: config[theirs] for ours, theirs in _SIZES.items()})
 
 
 def _pegasus_config(config: ModelConfig) -> dict[str, Any]:

@@ -121,6 +121,26 @@ def damage_sizes(folder: Path) -> None:
     (folder / "config.json").write_text(json.dumps(config))
 
 
+def damage_types(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    config["vocab_size"] = "many"
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def damage_output(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    config["scones"]["output"] = 3
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def damage_numbers(folder: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(folder / "model.safetensors")
+    tensors["model.decoder.layers.1.fc1.weight"][3, 5] = float("nan")
+    save_file(tensors, folder / "model.safetensors")
+
+
 def damage_subwords(folder: Path) -> None:
     (folder / "subwords.model").unlink()
 
@@ -133,6 +153,9 @@ def damage_subwords(folder: Path) -> None:
         (damage_weights_missing, "incomplete"),
         (damage_config, "not valid JSON"),
         (damage_sizes, "does not fit"),
+        (damage_types, "'vocabulary' must be a whole number, not 'many'"),
+        (damage_output, "output layer"),
+        (damage_numbers, "not finite"),
         (damage_subwords, "incomplete"),
     ],
 )

@@ -12,7 +12,7 @@ from torch import Tensor
 from scones.model.config import ModelOptions
 from scones.outputs import OutputLayer
 from scones.outputs.scones import Scones
-from scones.training.loop import Experiment
+from scones.training.experiment import Experiment
 from scones.training.options import TrainOptions
 
 OPTIONS: dict[str, Any] = {
