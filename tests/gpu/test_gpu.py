@@ -37,7 +37,7 @@ def test_the_loss_and_its_gradient_are_right_on_the_gpu(smoothing: float) -> Non
     exact = logits.detach().double().cpu().requires_grad_()
     reference = scones_loss(exact, targets.cpu(), 0.5, smoothing)
     reference.backward()
-    assert float(loss) == pytest.approx(float(reference), rel=1e-5)
+    assert loss.item() == pytest.approx(reference.item(), rel=1e-5)
     error = (logits.grad.double().cpu() - exact.grad).abs().max() / exact.grad.abs().max()
     assert error < 1e-5
 
@@ -54,7 +54,7 @@ def test_the_fused_loss_in_bf16_is_near_float64() -> None:
     inputs = [tensor.detach().double().requires_grad_() for tensor in (hidden, weight, bias)]
     reference = scones_loss(inputs[0] @ inputs[1].T + inputs[2], targets)
     reference.backward()
-    assert float(loss) == pytest.approx(float(reference), rel=2e-3)
+    assert loss.item() == pytest.approx(reference.item(), rel=2e-3)
     for ours, exact in zip((hidden, weight, bias), inputs, strict=True):
         assert (ours.grad - exact.grad).norm() / exact.grad.norm() < 1e-2
 
