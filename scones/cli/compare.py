@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -63,7 +62,7 @@ def compare(
         known,
         known_dev,
         device,
-        say=lambda text: print(text, file=sys.stderr),  # noqa: T201
+        say=lambda text: typer.echo(text, err=True),
     )
     if output:
         write_json(output, result.to_json())

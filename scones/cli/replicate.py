@@ -46,6 +46,7 @@ def replicate(
         list(dict.fromkeys(seed or [1, 2, 3])),
         jobs,
         device,
+        say=lambda text: typer.echo(text, err=True),
     )
     result = replication.run(sources, references)
     typer.echo(write_report(result, output or folder / "replication"))

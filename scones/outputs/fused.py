@@ -68,21 +68,8 @@ class _FusedScones(torch.autograd.Function):
     """Sum of losses; gradients are made in the forward pass."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        hidden_ND: Tensor,
-        weight_VD: Tensor,
-        bias_V: Tensor,
-        targets_N: Tensor,
-        weights_N: Tensor | None,
-        alpha: float,
-        label_smoothing: float,
-        precision: torch.dtype,
-    ) -> Tensor:
-        total, gradients = _loss_and_gradients(
-            hidden_ND, weight_VD, bias_V, targets_N, weights_N, alpha, label_smoothing,
-            precision, wanted=True,
-        )  # fmt: skip
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        total, gradients = _loss_and_gradients(*inputs, wanted=True)
         ctx.save_for_backward(*gradients)
         return total
 
@@ -101,6 +88,7 @@ def _loss_and_gradients(
     alpha: float,
     label_smoothing: float,
     precision: torch.dtype,
+    *,
     wanted: bool,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     exact = torch.promote_types(torch.float32, hidden_ND.dtype)

@@ -11,7 +11,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +38,8 @@ class Replication:
     seeds: Sequence[int]
     jobs: int
     device: str = "auto"
+    say: Callable[[str], None] = lambda text: None
+    """Told whenever a run begins or ends."""
 
     def run(self, sources: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, Any]:
         """Train everything, choose α, test; gives all figures."""
@@ -62,6 +64,7 @@ class Replication:
         rows = []
         for seed, models in zip(self.seeds, folders, strict=True):
             comparison = compare(models, sources, references, device=self.device).to_json()
+            self.say(f"seed {seed}: tested")
             rows.append({"seed": seed, **comparison, "minutes": _minutes(models)})
         return {
             "recipe": str(self.recipe),
@@ -80,17 +83,22 @@ class Replication:
         command = [sys.executable, "-m", "scones", "train", str(self.store)]
         command += [str(self.folder / name), "--recipe", str(self.recipe), *output]
         command += ["--seed", str(seed), "--device", self.device]
-        return pool.submit(_run, command, self.folder / name)
+        return pool.submit(self._run, command, self.folder / name)
+
+    def _run(self, command: Sequence[str], folder: Path) -> Path:
+        self.say(f"{folder}: training")
+        _run(command, folder)
+        self.say(f"{folder}: dev BLEU {_dev_bleu(folder):.2f}")
+        return folder
 
 
-def _run(command: Sequence[str], folder: Path) -> Path:
+def _run(command: Sequence[str], folder: Path) -> None:
     # Several processes share the cores; a GPU run needs one thread to feed the GPU.
     environment = {"OMP_NUM_THREADS": "1", **os.environ}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode:
         last_line = done.stderr.strip().rpartition("\n")[2] or f"exit code {done.returncode}"
         raise SconesError(f"Training {folder} failed: {last_line}")
-    return folder
 
 
 def _dev_bleu(folder: Path) -> float:
