@@ -29,5 +29,5 @@ scones compare "softmax=$work/softmax" "SCONES=$work/scones" \
     --output "$work/comparison.json"
 
 echo
-echo "Try: echo 'Zuerst kommt die Marmelade auf den Scone.' | scones translate $work/scones --json"
-echo "     (the command is .venv/bin/scones)"
+echo "Try: echo 'Erst kommt die Marmelade auf den Scone, dann die Sahne.' |"
+echo "         .venv/bin/scones translate $work/scones --search beam --beam-size 8 --n-best 4"

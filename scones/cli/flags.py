@@ -30,7 +30,7 @@ def flags_of(*classes: type) -> Callable[[Callable[..., None]], Callable[..., No
             if parameter.name != "flags"
         ]
         parameters = own + [
-            _parameter(field, typing.get_type_hints(cls)[field.name], cls)
+            _parameter(field, typing.get_type_hints(cls)[field.name])
             for cls in classes
             for field in dataclasses.fields(cls)
         ]
@@ -51,7 +51,7 @@ def flags_of(*classes: type) -> Callable[[Callable[..., None]], Callable[..., No
     return decorate
 
 
-def _parameter(field: dataclasses.Field[Any], annotation: Any, cls: type) -> inspect.Parameter:
+def _parameter(field: dataclasses.Field[Any], annotation: Any) -> inspect.Parameter:
     help_text = field.metadata["help"]
     if typing.get_origin(annotation) is typing.Literal:
         help_text += f"; {describe_type(annotation)}".replace("'", "")
@@ -61,13 +61,12 @@ def _parameter(field: dataclasses.Field[Any], annotation: Any, cls: type) -> ins
     kind = next(
         (kinds[part] for part in (annotation, *typing.get_args(annotation)) if part in kinds), str
     )
-    group = cls.__name__.removesuffix("Options").lower()
     return inspect.Parameter(
         field.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=None,
         annotation=Annotated[
             Optional[kind],  # noqa: UP045 - built at run time
-            typer.Option(help=help_text, show_default=False, rich_help_panel=f"[{group}]"),
+            typer.Option(help=help_text, show_default=False),
         ],
     )

@@ -18,6 +18,9 @@ from scones.errors import SconesError
 from scones.ids import END, PAD
 from scones.text.store import ParallelTokens, Sentences
 
+LEAST_FILL = 0.9
+"""Where more than a tenth would be padding (small corpora), batches end before they are full."""
+
 
 @dataclass(frozen=True)
 class BatchPlan:
@@ -70,7 +73,9 @@ def plan_batches(
     for begin in range(0, len(order), pool):
         part = order[begin : begin + pool]
         part[:] = part[_sort(source[part], target[part], max_tokens, random)]
-        starts += [begin + cut for cut in _cuts(source[part], target[part], max_tokens, limit)]
+        starts += [
+            begin + cut for cut in _filled_cuts(source[part], target[part], max_tokens, limit)
+        ]
     bounds = np.array([*starts, len(order)], dtype=np.int64)
     fill = _fill(source[order], target[order], bounds)
     shuffled = random.permutation(len(starts))
@@ -134,19 +139,36 @@ def _sort(
     return by_target[np.lexsort((source[by_target] * direction, strip))]
 
 
-def _cuts(
+def _filled_cuts(
     source: NDArray[Any], target: NDArray[Any], max_tokens: int, max_sentences: int
+) -> list[int]:
+    """Where batches begin, with as little cut short as the least fill asks for."""
+    cuts: list[int] = []
+    for least in (0.0, 0.8, 0.85, LEAST_FILL):
+        cuts = list(_cuts(source, target, max_tokens, max_sentences, least))
+        if _fill(source, target, np.array([*cuts, len(source)], dtype=np.int64)) >= LEAST_FILL:
+            break
+    return cuts
+
+
+def _cuts(
+    source: NDArray[Any], target: NDArray[Any], max_tokens: int, max_sentences: int, least: float
 ) -> Iterator[int]:
-    """Where batches begin, each as large as the limits allow."""
+    """Where batches begin, each as large as the limits and its own least fill allow."""
     longer = np.maximum(source, target)
     start = 0
     while start < len(longer):
         yield start
         # The longest of a batch is at least its first, so no more sentences than this can fit.
         most = min(max_sentences, max_tokens // int(longer[start]))
-        longest = np.maximum.accumulate(longer[start : start + most])
-        fits = longest * np.arange(1, len(longest) + 1) <= max_tokens
-        start += int(np.count_nonzero(fits))
+        part = slice(start, start + most)
+        widths = [np.maximum.accumulate(lengths[part]) for lengths in (source, target)]
+        sizes = np.arange(1, len(widths[0]) + 1)
+        fits = np.maximum(*widths) * sizes <= max_tokens
+        real = np.cumsum(source[part] + target[part], dtype=np.int64)
+        fits &= real >= least * (widths[0] + widths[1]) * sizes
+        # Up to the first sentence that does not fit; the first of all always does.
+        start += len(fits) if fits.all() else int(fits.argmin())
 
 
 def _fill(source: NDArray[Any], target: NDArray[Any], bounds: NDArray[np.int64]) -> float:

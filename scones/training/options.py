@@ -16,7 +16,9 @@ class TrainOptions:
 
     max_steps: int | None = option(None, "stop after this many steps")
     max_minutes: float | None = option(None, "stop after this much training time")
-    patience: int = option(10, "stop after this many validations without a better dev BLEU; 0: no")
+    patience: int = option(
+        10, "stop after this many validations without a better dev BLEU; 0: never"
+    )
 
     max_tokens: int = option(4096, "padded tokens of a batch, on either side")
     accumulate: int = option(1, "batches whose gradients make one step")
@@ -25,7 +27,7 @@ class TrainOptions:
     )
 
     optimizer: Literal["lamb", "adamw"] = option("lamb", "the optimiser; LAMB is the paper's")
-    learning_rate: float = option(0.01, "highest learning rate (AdamW wants about a tenth)")
+    learning_rate: float = option(0.006, "highest learning rate (AdamW wants about a tenth)")
     warmup_steps: int = option(1000, "steps until the highest learning rate")
     cooldown: float = option(
         0.0, "share of the budget at its end over which the learning rate falls to 0"

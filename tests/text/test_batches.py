@@ -44,7 +44,10 @@ def test_every_pair_once_and_no_limit_broken(
     assert plan.fill == pytest.approx(real / padded)
 
 
-@pytest.mark.parametrize(("count", "max_tokens"), [(20_000, 4096), (100_000, 4096)])
+@pytest.mark.parametrize(
+    ("count", "max_tokens"),
+    [(1, 4096), (300, 2048), (1_000, 32_768), (5_000, 4096), (20_000, 8192), (100_000, 4096)],
+)
 def test_little_padding(count: int, max_tokens: int) -> None:
     assert plan_batches(*_corpus(count), max_tokens, seed=1, epoch=0).fill >= 0.9
 

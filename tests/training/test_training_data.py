@@ -62,11 +62,11 @@ def test_another_seed_is_another_order(tokens: ParallelTokens) -> None:
 
 
 def test_from_any_position_on_the_batches_are_the_same(tokens: ParallelTokens) -> None:
-    whole = list(islice(training_batches(tokens, 512, 7, False, Position()), 60))
+    whole = list(islice(training_batches(tokens, 512, 7, False, Position()), 120))
     assert whole[-1][1].epoch > 1
-    for begin in (1, 17, 30, 44):
+    for begin in (1, 17, 30, 44, 100):
         start = whole[begin - 1][1]
-        again = list(islice(training_batches(tokens, 512, 7, False, start), 60 - begin))
+        again = list(islice(training_batches(tokens, 512, 7, False, start), 120 - begin))
         for (batch, behind), (expected, expected_behind) in zip(again, whole[begin:], strict=True):
             assert behind == expected_behind
             assert same(batch, expected)

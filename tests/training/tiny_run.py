@@ -17,7 +17,8 @@ from scones.training.options import TrainOptions
 
 OPTIONS: dict[str, Any] = {
     "max_steps": 4,
-    "max_tokens": 1024,  # six batches an epoch
+    "max_tokens": 1024,
+    "learning_rate": 0.01,
     "warmup_steps": 5,
     "validate_every": 1000,
     "dev_sentences": 2,
