@@ -66,6 +66,7 @@ def write_tensors(
     try:
         with _replaced(Path(path)) as beside:
             save_file(tensors, beside, metadata)
+            beside.chmod(0o666 & ~_umask())  # safetensors lets nobody else read it
     except SafetensorError as problem:
         number = re.search(r"os error (\d+)", str(problem))
         if number is None:
@@ -109,6 +110,12 @@ def _replaced(path: Path) -> Iterator[Path]:
         beside.unlink(missing_ok=True)
         raise
     _sync_entry(path.parent)
+
+
+def _umask() -> int:
+    mask = os.umask(0)  # the only way to ask for it is to set it
+    os.umask(mask)
+    return mask
 
 
 def _sync_entry(path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from scones.errors import SconesError
-from scones.files import new_folder, read_json, write_file, write_json
+from scones.files import new_folder, read_json, write_file, write_json, write_tensors
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -142,3 +142,12 @@ def test_damaged_json_is_a_sentence(content: bytes, tmp_path: Path) -> None:
 def test_missing_json_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(SconesError, match=r"nowhere\.json does not exist"):
         read_json(tmp_path / "nowhere.json")
+
+
+def test_others_may_read_a_tensor_file_as_any_other(tmp_path: Path) -> None:
+    import torch
+
+    write_tensors(tmp_path / "tensors", {"one": torch.ones(1)})
+    write_file(tmp_path / "text", "one")
+    modes = {path.stat().st_mode for path in tmp_path.iterdir()}
+    assert len(modes) == 1

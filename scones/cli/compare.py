@@ -141,5 +141,6 @@ def _show(
         if index < len(judged):
             count = len(judged[index].references)
             right = text in judged[index].references
-            verdict = f"   (one of the {count} valid ones)" if right else "   (not valid)"
+            which = "the only valid one" if count == 1 else f"one of {count} valid ones"
+            verdict = f"   ({which})" if right else "   (not valid)"
         write(f"  {name:10} {text}{verdict}")

@@ -40,7 +40,11 @@ def info(
     for name, value in facts.items():
         shown = value
         if isinstance(value, dict):
-            shown = ", ".join(f"{key} {part}" for key, part in value.items())
+            shown = ", ".join(f"{key} {_rounded(part)}" for key, part in value.items())
         elif isinstance(value, int) and not isinstance(value, bool):
             shown = f"{value:,}"
         typer.echo(f"{name.replace('_', ' '):18} {shown}")
+
+
+def _rounded(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

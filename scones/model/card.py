@@ -9,7 +9,7 @@ def model_card(config: dict[str, Any]) -> str:
     """Write the card: what the model is, what it was trained on, how it scored, how to use it."""
     ours = config["scones"]
     source, target = ours["source_language"], ours["target_language"]
-    output = ours["output"]
+    output, scores = ours["output"], ours.get("scores", {})
     settings = ", ".join(f"{name} = {value}" for name, value in output.items() if name != "layer")
     rows = [
         ("languages", f"{source} → {target}"),
@@ -18,7 +18,7 @@ def model_card(config: dict[str, Any]) -> str:
         ("size", f"{config['d_model']}, {config['encoder_attention_heads']} heads"),
         ("vocabulary", f"{config['vocab_size']:,} pieces"),
         *((name.replace("_", " "), str(ours[name])) for name in _FACTS if name in ours),
-        *((f"dev {name}", f"{value}") for name, value in ours.get("scores", {}).items()),
+        *((f"dev {name.replace('_', ' ')}", _shown(value)) for name, value in scores.items()),
     ]
     table = "\n".join(f"| {name} | {value} |" for name, value in rows)
     return f"""---
@@ -45,6 +45,12 @@ print(translator.translate(["…"])[0][0].text)
 The folder is also a Hugging Face folder: `AutoModelForSeq2SeqLM.from_pretrained` opens it without
 custom code. {_WARNING[output["layer"] == "scones"]}
 """
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    return "`" + str(value).replace("|", "\\|") + "`"  # a signature has bars, as tables have
 
 
 _FACTS = ("steps", "seed", "data_digest", "vocabulary_digest", "commit", "scones_version")

@@ -172,3 +172,14 @@ def test_a_model_of_another_maker_is_refused(tmp_path: Path) -> None:
         ModelFolder.load(tmp_path)
     with pytest.raises(SconesError, match="does not exist"):
         ModelFolder.load(tmp_path / "nowhere")
+
+
+def test_the_card_is_a_table_that_a_signature_does_not_break() -> None:
+    from scones.model.card import model_card
+
+    folder = folder_of(small_model())
+    folder.facts["scores"] = {"bleu": 12.3456, "signature": "nrefs:1|case:mixed"}
+    card = model_card(folder.config_json())
+    assert "| dev bleu | 12.346 |" in card
+    assert r"| dev signature | `nrefs:1\|case:mixed` |" in card
+    assert "de → en" in card
