@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
 from scones.errors import SconesError
 
@@ -22,9 +22,8 @@ class Journal:
         self._writer = _tensorboard(folder / "tensorboard") if tensorboard else None
         self._bar = Progress(
             SpinnerColumn(),
+            BarColumn(bar_width=12),  # with the text behind it 80 columns
             TextColumn("{task.description}"),
-            BarColumn(bar_width=30),
-            TimeElapsedColumn(),
             console=self._console,
             disable=not self._console.is_terminal,
             transient=True,
@@ -64,14 +63,13 @@ class Journal:
         self.record("train", step, values)
         remaining = "" if left is None else f"  {_duration(left)} left"
         line = (
-            f"step {step:>6}  epoch {values['epoch']:.2f}  loss {values['loss']:.3f}  "
-            f"{values['tokens_per_second']:,.0f} tokens/s  "
+            f"loss {values['loss']:.3f}  {values['tokens_per_second']:,.0f} tokens/s  "
             f"{values['hardware_share']:.0%} of peak{remaining}"
         )
         if self._console.is_terminal:
-            self._bar.update(self._task, description=line, completed=spent)
+            self._bar.update(self._task, description=f"step {step}  {line}", completed=spent)
         else:
-            self.say(line)
+            self.say(f"step {step:>6}  epoch {values['epoch']:.2f}  {line}")
 
 
 def _duration(seconds: float) -> str:
