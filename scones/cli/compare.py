@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from scones.cli.flags import DosFlag
 from scones.errors import SconesError
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def compare(
     judged_dev: Annotated[
         Path | None, typer.Option(help="The same for the development set, to choose thresholds.")
     ] = None,
+    dos: DosFlag = False,
     show: Annotated[int, typer.Option(help="Translations to show.")] = 5,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     output: Annotated[
@@ -52,7 +54,7 @@ def compare(
         raise SconesError(f"{output.parent} is not a folder, so {output.name} cannot go there.")
     if judged_dev and not judged:
         raise SconesError("--judged-dev chooses thresholds for --judged; give both.")
-    sources, *references = read_aligned([source, *reference])
+    sources, *references = read_aligned([source, *reference], dos=dos)
     known = read_judged(judged) if judged else []
     known_dev = read_judged(judged_dev) if judged_dev else []
     result = compare_models(

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from scones.cli.flags import DosFlag
 from scones.errors import SconesError
 
 _DEFAULT_METRICS = ["bleu", "chrf", "ter"]
@@ -43,7 +44,7 @@ def evaluate(
     ] = "13a",
     resamples: Annotated[int, typer.Option(help="How often the bootstrap draws.")] = 1000,
     seed: Annotated[int, typer.Option(help="The seed of the bootstrap.")] = 12345,
-    dos: Annotated[bool, typer.Option("--dos", help="Accept Windows line ends.")] = False,
+    dos: DosFlag = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Score translations with BLEU, chrF and TER; compare systems by paired bootstrap."""

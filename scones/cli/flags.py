@@ -14,6 +14,10 @@ import typer
 
 from scones.recipes import describe_type
 
+DosFlag = Annotated[
+    bool, typer.Option("--dos", help="Accept Windows line ends and byte-order marks.")
+]
+
 
 def flags_of(*classes: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command a flag for every field of `classes`; those given arrive as `flags`.

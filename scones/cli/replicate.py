@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from scones.cli.flags import DosFlag
+
 
 def replicate(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="What scones prepare made.")],
@@ -23,6 +25,7 @@ def replicate(
     seed: Annotated[
         list[int] | None, typer.Option(help="A seed to test; may be repeated [1 2 3]")
     ] = None,
+    dos: DosFlag = False,
     jobs: Annotated[int, typer.Option(help="Trainings side by side.")] = 8,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     output: Annotated[
@@ -36,7 +39,7 @@ def replicate(
     from scones.paper.replication import Replication, write_report
     from scones.text.reading import read_aligned
 
-    sources, *references = read_aligned([source, *reference])
+    sources, *references = read_aligned([source, *reference], dos=dos)
     replication = Replication(
         store,
         recipe,

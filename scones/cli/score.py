@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from scones.cli.flags import DosFlag
+
 
 def score(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder.")],
@@ -15,6 +17,7 @@ def score(
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="Their translations.")],
     max_tokens: Annotated[int, typer.Option(help="Padded tokens of a batch.")] = 8192,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    dos: DosFlag = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="A JSON object a line, with every token's term.")
     ] = False,
@@ -25,7 +28,7 @@ def score(
     from scones.text.reading import read_aligned
     from scones.translator import load
 
-    sources, targets = read_aligned([source, target])
+    sources, targets = read_aligned([source, target], dos=dos)
     translator = load(model, device)
     for terms in translator.score_tokens(list(zip(sources, targets, strict=True)), max_tokens):
         log_prob = math.fsum(terms)

@@ -423,3 +423,18 @@ def test_a_report_that_has_no_folder_is_refused_before_the_work(
     texts = ["--source", corpus / "train.de", "-r", corpus / "train.en"]
     output = ["--output", corpus / "nowhere" / "figures.json"]
     refused("compare", tiny_models / "scones", *texts, *output, said="nowhere is not a folder")
+
+
+def test_the_remedy_for_windows_files_is_there_wherever_it_is_named(
+    tiny_model: Path, tmp_path: Path, scones: Scones, refused: Refused
+) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(b"\xef\xbb\xbfTee\r\nSahne\r\n")
+    target.write_bytes(b"tea\r\ncream\r\n")
+    refused("score", tiny_model, source, target, said="pass --dos")
+    assert scones("score", tiny_model, source, target, "--dos").code == 0
+    refused("evaluate", "-r", target, target, said="pass --dos")
+    assert scones("evaluate", "-r", target, target, "--dos", "-m", "bleu").code == 0
+    compared = ["compare", tiny_model, "--source", source, "-r", target]
+    refused(*compared, said="pass --dos")
+    assert scones(*compared, "--dos").code == 0
