@@ -93,7 +93,8 @@ def _loss_and_gradients(
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     exact = torch.promote_types(torch.float32, hidden_ND.dtype)
     table_VD = weight_VD.to(precision)
-    rows = max(1, _CHUNK_NUMBERS[hidden_ND.device.type] // weight_VD.size(0))
+    numbers = _CHUNK_NUMBERS.get(hidden_ND.device.type, _CHUNK_NUMBERS["cpu"])
+    rows = max(1, numbers // weight_VD.size(0))
     total = torch.zeros((), dtype=exact, device=hidden_ND.device)
     to_hidden, to_weight, to_bias = (
         torch.zeros_like(tensor, dtype=exact) for tensor in (hidden_ND, weight_VD, bias_V)
