@@ -33,6 +33,7 @@ pytest: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/language_identification.py
 	$(BIN)/python benchmarks/prepare.py
+	$(BIN)/python benchmarks/cpu_attention.py
 
 wheel: $(VENV)/.installed-dev
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .

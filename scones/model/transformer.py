@@ -69,7 +69,8 @@ class Attention(nn.Module):
         dropout = self.dropout if self.training else 0.0
         queries = queries_BHTK
         fused = functional.scaled_dot_product_attention
-        # For sentences of 10 tokens PyTorch's fused bf16 kernel takes 2-5 times as long on a CPU.
+        # For short sentences PyTorch's fused bf16 kernel takes 2-6 times as long on a CPU
+        # (benchmarks/cpu_attention.py).
         short = keys_BHSK.size(2) <= 128
         attention = plain_attention if _is_cpu_bf16(queries) and short else fused
         mixed_BHTK = attention(

@@ -14,7 +14,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from scones.errors import SconesError
 from scones.text.language import LanguageIdentifier, check_language
@@ -239,11 +239,6 @@ class CleaningReport:
                     self._note_unreadable(_BadByte(line, side, fault))
                     break
 
-    def add_duplicate(self, line: int, source: bytes, target: bytes) -> None:
-        """Count a pair that was counted as kept as a duplicate instead."""
-        self.kept -= 1
-        self._drop(line, "duplicate", source, target)
-
     def merge(self, other: CleaningReport) -> None:
         """Add another report's counts; the examples with the lowest line numbers stay."""
         self.total += other.total
@@ -278,29 +273,6 @@ class CleaningReport:
             f"Nothing of {files} is left after cleaning: {count:,} of {self.total:,} pairs were "
             f"dropped for {reason!r} ({REASONS[reason]}); check the files, their order and their "
             "languages, or loosen the limits."
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Give the report as plain values, the reasons in their order."""
-        return {
-            "total": self.total,
-            "kept": self.kept,
-            "dropped": {reason: self.counts[reason] for reason in REASONS},
-            "examples": {
-                reason: [example._asdict() for example in self.examples[reason]]
-                for reason in REASONS
-                if reason in self.examples
-            },
-        }
-
-    def table(self) -> str:
-        """Give the report as lines of text, without the reasons that dropped nothing."""
-        rows = [("read", self.total, "pairs"), ("kept", self.kept, "pairs")]
-        rows += [(name, self.counts[name], why) for name, why in REASONS.items()]
-        return "\n".join(
-            f"{name:<18}{count:>14,}{count / max(self.total, 1):>9.2%}  {why}"
-            for name, count, why in rows
-            if count or why == "pairs"
         )
 
     def _drop(self, line: int, reason: str, source: bytes, target: bytes) -> None:

@@ -15,6 +15,7 @@ from scones.text.cleaning import (
     text_digest,
 )
 from scones.text.reading import MAX_LINE_BYTES, NOT_TWO_COLUMNS
+from scones.text.report import Corpus
 
 GERMAN = "Der Tee steht auf dem Tisch, und die Gäste warten im Garten."
 ENGLISH = "The tea is on the table, and the guests are waiting in the garden."
@@ -168,27 +169,13 @@ def test_reports_of_parts_merge_to_the_report_of_the_whole():
     assert merged == filled(*pairs)
 
 
-def test_a_duplicate_is_counted_once():
-    report = filled(GOOD, GOOD)
-    report.add_duplicate(2, *GOOD)
-    assert (report.total, report.kept, report.counts["duplicate"]) == (2, 1, 1)
-    assert report.examples["duplicate"][0].line == 2
-
-
 def test_the_json_names_every_reason_in_order():
-    written = json.loads(json.dumps(filled(GOOD, BROKEN).to_json()))
-    assert list(written["dropped"]) == list(REASONS)
-    assert written["total"] - written["kept"] == sum(written["dropped"].values()) == 1
+    corpus = Corpus(Path("both.tsv"), None, filled(GOOD, BROKEN))
+    written = json.loads(json.dumps(corpus.to_json()))
+    assert [reason for reason in written["dropped"] if reason in REASONS] == list(REASONS)
+    dropped = written["pairs_read"] - written["pairs_kept"]
+    assert dropped == sum(written["dropped"].values()) == 1
     assert written["examples"]["encoding"] == [{"line": 2, "source": "T\\xe4e", "target": "tea"}]
-
-
-def test_the_table_shows_what_was_dropped_and_nothing_else():
-    rows = filled(GOOD, GOOD, GOOD, EMPTY).table().splitlines()
-    assert [row.split()[:3] for row in rows] == [
-        ["read", "4", "100.00%"],
-        ["kept", "3", "75.00%"],
-        ["empty", "1", "25.00%"],
-    ]
 
 
 def test_a_file_in_another_encoding_is_refused_by_place():
