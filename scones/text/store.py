@@ -61,11 +61,16 @@ class Sentences:
         """The number of tokens of every sentence, without the end of sentence."""
         return np.diff(self._offsets).astype(np.int32)
 
+    def lengths_of(self, indices: NDArray[Any]) -> NDArray[np.int64]:
+        """The number of tokens of some sentences."""
+        ends = self._offsets[indices + 1].astype(np.int64)
+        return ends - self._offsets[indices].astype(np.int64)
+
     def gather(self, indices: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """The tokens of several sentences, one after another, and the length of each."""
         indices = np.asarray(indices, dtype=np.int64)
         starts = self._offsets[indices].astype(np.int64)
-        lengths = self._offsets[indices + 1].astype(np.int64) - starts
+        lengths = self.lengths_of(indices)
         before = np.cumsum(lengths) - lengths
         positions = np.repeat(starts - before, lengths) + np.arange(lengths.sum())
         return np.asarray(self._tokens[positions]), lengths

@@ -1,97 +1,183 @@
 """Checkpoints: everything that a run needs to go on as if it had never stopped.
 
-A checkpoint is a folder `step-00001000` with model.safetensors, optimizer.safetensors and
-state.json, written beside and renamed. The newest ones are kept.
+A checkpoint is a folder `step-00001000` with model.safetensors, optimizer.safetensors (random
+states included), state.json, and the digests of all three. It is written beside and renamed, and
+believed only while its digests are right. The newest ones are kept.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from scones.files import new_folder, read_json, write_json, write_tensors
+from scones.errors import SconesError
+from scones.files import new_folder, write_json, write_tensors
+
+_FILES = ("model.safetensors", "optimizer.safetensors", "state.json")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A run at the end of a step."""
+
+    step: int
+    weights: dict[str, Tensor]
+    optimizer: dict[str, Tensor]
+    """The optimiser's tensors, named "what/parameter"."""
+    random: dict[str, Tensor]
+    """The random states, named "device/process"."""
+    state: dict[str, Any]
+
+    @classmethod
+    def of(
+        cls,
+        step: int,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        random: list[dict[str, Tensor]],
+        state: dict[str, Any],
+    ) -> Checkpoint:
+        """Take a run's state; `random` holds each process's random states."""
+        moments = {
+            f"{key}/{name}": tensor
+            for name, parameter in model.named_parameters()
+            for key, tensor in optimizer.state.get(parameter, {}).items()
+        }
+        numbered = {
+            f"{device}/{number}": tensor
+            for number, states in enumerate(random)
+            for device, tensor in states.items()
+        }
+        return cls(step, _on_cpu(model.state_dict()), _on_cpu(moments), numbered, state)
+
+    def put_back(self, model: nn.Module, optimizer: torch.optim.Optimizer, process: int) -> None:
+        """Restore the model, the optimiser and this process's random states."""
+        model.load_state_dict(self.weights)
+        parameters = dict(model.named_parameters())
+        for name, tensor in self.optimizer.items():
+            key, _, parameter_name = name.partition("/")
+            parameter = parameters[parameter_name]
+            on_device = tensor if tensor.ndim == 0 else tensor.to(parameter.device)
+            optimizer.state[parameter][key] = on_device
+        if (cpu := self.random.get(f"cpu/{process}")) is not None:
+            torch.set_rng_state(cpu)
+        cuda = self.random.get(f"cuda/{process}")
+        if cuda is not None and torch.cuda.is_available():
+            torch.cuda.set_rng_state(cuda)
+
+
+class DamagedError(SconesError):
+    """A checkpoint that is not what was once written."""
 
 
 class Checkpoints:
-    """The checkpoints of one run."""
+    """The checkpoints of one run; `say` is told about damaged ones."""
 
-    def __init__(self, folder: Path, keep: int) -> None:
+    def __init__(self, folder: Path, keep: int, say: Callable[[str], None]) -> None:
         self._folder = folder
         self._keep = keep
+        self._say = say
 
     def steps(self) -> list[int]:
         """Give the steps that there are checkpoints of, in order."""
         return sorted(int(path.name.split("-")[1]) for path in self._folder.glob("step-*"))
 
-    def save(
-        self, step: int, model: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any]
-    ) -> None:
+    def save(self, checkpoint: Checkpoint) -> None:
         """Write a checkpoint and remove those that are too old."""
-        if step in self.steps():
+        if checkpoint.step in self.steps():
             return
-        with new_folder(self._path(step)) as place:
-            write_tensors(place / "model.safetensors", _on_cpu(model.state_dict()))
-            moments = _optimizer_tensors(model, optimizer)
-            write_tensors(place / "optimizer.safetensors", moments | _random_states())
-            write_json(place / "state.json", state)
-        killed_writers_left = self._folder.glob(".step-*")
-        for place in (*map(self._path, self.steps()[: -self._keep]), *killed_writers_left):
-            shutil.rmtree(place)
+        random = {f"random/{name}": tensor for name, tensor in checkpoint.random.items()}
+        with new_folder(self._path(checkpoint.step)) as place:
+            write_tensors(place / "model.safetensors", checkpoint.weights)
+            write_tensors(place / "optimizer.safetensors", checkpoint.optimizer | random)
+            write_json(place / "state.json", checkpoint.state)
+            digests = {name: _digest(place / name) for name in _FILES}
+            write_json(place / "digests.json", digests)
+        no_longer_needed = self._folder.glob(".step-*")  # damaged, or left by a killed writer
+        for old in (*map(self._path, self.steps()[: -self._keep]), *no_longer_needed):
+            shutil.rmtree(old)
 
-    def restore(
-        self, step: int, model: nn.Module, optimizer: torch.optim.Optimizer
-    ) -> dict[str, Any]:
-        """Put model, optimiser and random states back; give the rest of the state."""
-        folder = self._path(step)
-        model.load_state_dict(load_file(folder / "model.safetensors"))
-        tensors = load_file(folder / "optimizer.safetensors")
-        torch.set_rng_state(tensors.pop("random/cpu"))
-        if "random/cuda" in tensors:
-            state = tensors.pop("random/cuda")
-            if torch.cuda.is_available():
-                torch.cuda.set_rng_state(state)
-        parameters = dict(model.named_parameters())
-        for name, tensor in tensors.items():
-            key, _, parameter_name = name.partition("/")
-            parameter = parameters[parameter_name]
-            on_device = tensor if tensor.ndim == 0 else tensor.to(parameter.device)
-            optimizer.state[parameter][key] = on_device
-        state_json: dict[str, Any] = read_json(folder / "state.json")
-        return state_json
+    def newest(self) -> Checkpoint | None:
+        """Give the newest checkpoint that is whole; damaged newer ones are put out of the way."""
+        damaged: dict[int, str] = {}
+        for step in reversed(self.steps()):
+            try:
+                found = self._read(step)
+            except DamagedError as problem:
+                damaged[step] = str(problem)
+                continue
+            for bad, sentence in damaged.items():
+                self._say(f"{sentence} An older checkpoint is used.")
+                self._path(bad).rename(self._folder / f".{self._path(bad).name}.damaged")
+            return found
+        if damaged:
+            raise SconesError(
+                f"No checkpoint in {self._folder} is whole: {' '.join(damaged.values())} "
+                "Remove the run's folder to train it from the beginning."
+            )
+        return None
 
-    def average(self, steps: list[int]) -> dict[str, Tensor]:
-        """Average the weights of several checkpoints, in float64."""
+    def average(self, count: int) -> tuple[list[int], dict[str, Tensor]]:
+        """Average the weights of the last `count` checkpoints, in float64; gives their steps."""
         total: dict[str, Tensor] = {}
-        for step in steps:
-            for name, tensor in load_file(self._path(step) / "model.safetensors").items():
+        steps = []
+        for step in self.steps()[-count:]:
+            try:
+                weights = self._read(step).weights
+            except DamagedError as problem:
+                self._say(f"{problem} It is left out of the average.")
+                continue
+            steps.append(step)
+            for name, tensor in weights.items():
                 total[name] = total[name] + tensor.double() if name in total else tensor.double()
-        return {name: (tensor / len(steps)).float() for name, tensor in total.items()}
+        return steps, {name: (tensor / len(steps)).float() for name, tensor in total.items()}
+
+    def _read(self, step: int) -> Checkpoint:
+        """Read a checkpoint, refusing it unless every byte is as it was written."""
+        folder = self._path(step)
+        try:
+            digests = json.loads((folder / "digests.json").read_bytes())
+            for name in _FILES:
+                if digests[name] != _digest(folder / name):
+                    raise DamagedError(f"{folder / name} is damaged: its digest is not right.")
+            weights = load_file(folder / "model.safetensors")
+            moments = load_file(folder / "optimizer.safetensors")
+            state = json.loads((folder / "state.json").read_bytes())
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as problem:
+            raise DamagedError(f"{folder} is damaged ({problem}).") from None
+        random = {
+            name.removeprefix("random/"): moments.pop(name)
+            for name in list(moments)
+            if name.startswith("random/")
+        }
+        return Checkpoint(step, weights, moments, random, state)
 
     def _path(self, step: int) -> Path:
         return self._folder / f"step-{step:08}"
+
+
+def random_states() -> dict[str, Tensor]:
+    """Give this process's random states, one a device."""
+    states = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        states["cuda"] = torch.cuda.get_rng_state()
+    return states
 
 
 def _on_cpu(state: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
 
 
-def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    return _on_cpu(
-        {
-            f"{key}/{name}": tensor
-            for name, parameter in model.named_parameters()
-            for key, tensor in optimizer.state.get(parameter, {}).items()
-        }
-    )
-
-
-def _random_states() -> dict[str, Tensor]:
-    states = {"random/cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        states["random/cuda"] = torch.cuda.get_rng_state()
-    return states
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -24,6 +24,17 @@ class Position:
 
 
 @dataclass(frozen=True)
+class Share:
+    """The part of every batch that is one process's: every n-th pair."""
+
+    process: int
+    processes: int
+
+
+WHOLE = Share(0, 1)
+
+
+@dataclass(frozen=True)
 class Batch:
     """Sentence pairs as tensors. Only real target tokens are predicted, padding is left out."""
 
@@ -36,13 +47,10 @@ class Batch:
     """The tokens there."""
     weights_N: Tensor | None
     """The weight of each in the loss; None where all are 1."""
+    tokens: int
+    """Target tokens, ends of sentence included, those of other processes' shares too."""
     total: float
-    """The sum of the weights."""
-
-    @property
-    def tokens(self) -> int:
-        """Target tokens, ends of sentence included."""
-        return self.targets_N.numel()
+    """The sum of the weights, likewise."""
 
     def to(self, device: torch.device) -> Batch:
         """Copy the tensors to a device."""
@@ -52,28 +60,36 @@ class Batch:
             self.real_N.to(device),
             self.targets_N.to(device),
             None if self.weights_N is None else self.weights_N.to(device),
+            self.tokens,
             self.total,
         )
 
 
-def make_batch(tokens: ParallelTokens, indices: np.ndarray, by_sentence: bool) -> Batch:
+def make_batch(
+    tokens: ParallelTokens, indices: np.ndarray, by_sentence: bool, share: Share = WHOLE
+) -> Batch:
     """Make the batch of some pairs; `by_sentence` weighs tokens so that sentences count equally."""
-    source, target = pad_batch(tokens, indices)
+    whole = int(tokens.targets.lengths_of(indices).sum()) + len(indices)
+    mine = indices[share.process :: share.processes]
+    idle = len(mine) == 0  # every process has to have something to compute, if only with no weight
+    source, target = pad_batch(tokens, indices[:1] if idle else mine)
     inputs = np.full_like(target, PAD)
     inputs[:, 1:] = target[:, :-1]
     flat = target.reshape(-1)
     real = np.flatnonzero(flat != PAD)
     weights = None
-    if by_sentence:
+    if by_sentence or idle:
         lengths = (target != PAD).sum(axis=1)
-        weights = torch.from_numpy(np.repeat(1 / lengths, lengths).astype(np.float32))
+        each = np.zeros(len(lengths)) if idle else 1 / lengths
+        weights = torch.from_numpy(np.repeat(each, lengths).astype(np.float32))
     return Batch(
         torch.from_numpy(source),
         torch.from_numpy(inputs),
         torch.from_numpy(real),
         torch.from_numpy(flat[real]),
         weights,
-        float(len(indices) if by_sentence else len(real)),
+        whole,
+        float(len(indices) if by_sentence else whole),
     )
 
 
@@ -91,16 +107,24 @@ def check_lengths(tokens: ParallelTokens, limits: dict[str, int], place: str) ->
 
 
 def training_batches(
-    tokens: ParallelTokens, max_tokens: int, seed: int, by_sentence: bool, start: Position
+    tokens: ParallelTokens,
+    max_tokens: int,
+    seed: int,
+    by_sentence: bool,
+    start: Position,
+    share: Share = WHOLE,
 ) -> Iterator[tuple[Batch, Position]]:
-    """Give batches without end from `start` on, each with the position behind it."""
+    """Give a process's share of batches without end from `start` on, with the position behind.
+
+    The batches do not depend on the number of processes: a run may go on with another one.
+    """
     epoch, first = start.epoch, start.batch
     while True:
         plan = plan_batches(
             tokens.source_lengths, tokens.target_lengths, max_tokens, seed=seed, epoch=epoch
         )
         for index in range(first, len(plan)):
-            batch = make_batch(tokens, plan[index], by_sentence)
+            batch = make_batch(tokens, plan[index], by_sentence, share)
             last = index + 1 == len(plan)
             yield batch, Position(epoch + 1, 0) if last else Position(epoch, index + 1)
         epoch, first = epoch + 1, 0

@@ -5,21 +5,28 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
 from scones.errors import SconesError
+from scones.files import write_file
 
 
 class Journal:
-    """Writes each event to log.jsonl, to the terminal and, where asked, to TensorBoard."""
+    """Writes each event to log.jsonl, to the terminal and, where asked, to TensorBoard.
 
-    def __init__(self, folder: Path, tensorboard: bool, quiet: bool = False) -> None:
+    A process that is not the first of its run has no folder, and its journal is silent.
+    """
+
+    def __init__(self, folder: Path | None, tensorboard: bool, quiet: bool = False) -> None:
+        quiet = quiet or folder is None
         self._console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
-        self._file = (folder / "log.jsonl").open("a", encoding="utf-8")
-        self._writer = _tensorboard(folder / "tensorboard") if tensorboard else None
+        self._folder = folder
+        self._file: TextIO | None = None
+        self._wants_tensorboard = tensorboard
+        self._writer: Any = None
         self._bar = Progress(
             SpinnerColumn(),
             BarColumn(bar_width=12),  # with the text behind it 80 columns
@@ -41,9 +48,23 @@ class Journal:
         trace: TracebackType | None,
     ) -> None:
         self._bar.stop()
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
         if self._writer is not None:
             self._writer.close()
+
+    def begin(self, step: int) -> None:
+        """Open the log behind a step; what was logged after it will happen again, so it goes."""
+        if self._folder is None:
+            return
+        log = self._folder / "log.jsonl"
+        lines = log.read_bytes().splitlines(keepends=True) if log.exists() else []
+        kept = [line for line in lines if _is_up_to(step, line)]
+        if len(kept) < len(lines):
+            write_file(log, b"".join(kept))
+        self._file = log.open("a", encoding="utf-8")
+        if self._wants_tensorboard:
+            self._writer = _tensorboard(self._folder / "tensorboard", step + 1)
 
     def say(self, text: str) -> None:
         """Tell the user something."""
@@ -51,6 +72,8 @@ class Journal:
 
     def record(self, event: str, step: int, values: dict[str, Any]) -> None:
         """Append one event to the JSON-lines log and to TensorBoard."""
+        if self._file is None:
+            return
         self._file.write(json.dumps({"event": event, "step": step, **values}) + "\n")
         self._file.flush()
         if self._writer is not None:
@@ -78,11 +101,19 @@ def _duration(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def _tensorboard(folder: Path) -> Any:
+def _is_up_to(step: int, line: bytes) -> bool:
+    """Say whether a line of the log is whole and tells of a step that counts."""
+    try:
+        return line.endswith(b"\n") and json.loads(line)["step"] <= step
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def _tensorboard(folder: Path, first_step: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise SconesError(
             "TensorBoard is not installed; install scones[tensorboard] or leave --tensorboard away."
         ) from None
-    return SummaryWriter(str(folder))
+    return SummaryWriter(str(folder), purge_step=first_step)

@@ -4,84 +4,86 @@
     runs/de-en/last/            the last weights as a model folder, when training has ended
     runs/de-en/training/        run.json (what is being trained), log.jsonl, checkpoints/
 
-The same command goes on where it was stopped: by Ctrl-C, by a power cut or by its budget.
+The same command goes on where it was stopped: by Ctrl-C, by a power cut or by its budget. Started
+by torchrun, several processes share every batch; the first of them owns the folder.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import signal
-import threading
+import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
+from scones.errors import SconesError
 from scones.hardware import choose_precision, matrix_rate
 from scones.model.folder import ModelFolder, read_model_config
 from scones.model.transformer import Transformer
+from scones.outputs import OutputLayer
+from scones.processes import Processes, connected
 from scones.text.store import TokenStore
-from scones.training.checkpoints import Checkpoints
-from scones.training.data import Batch, Position, training_batches
+from scones.training.checkpoints import Checkpoint, Checkpoints, random_states
+from scones.training.data import Batch, Share, training_batches
 from scones.training.experiment import Experiment, check_data, claim_folder, new_model
+from scones.training.interruption import interruptible
 from scones.training.journal import Journal
+from scones.training.meter import Meter
 from scones.training.optimizers import learning_rate, make_optimizer
+from scones.training.state import RunState, TrainResult
 from scones.training.validation import Validation, validate
 from scones.version import __version__, commit
 
-
-@dataclass
-class RunState:
-    """Where a run stands; kept in every checkpoint."""
-
-    step: int = 0
-    position: Position = field(default_factory=Position)
-    seconds: float = 0.0
-    tokens: int = 0
-    best_bleu: float | None = None
-    best_step: int = 0
-    validations_without_gain: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Give it as plain values."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> RunState:
-        """Read it back."""
-        return cls(**{**values, "position": Position(**values["position"])})
-
-
-@dataclass(frozen=True)
-class TrainResult:
-    """How a run ended."""
-
-    reason: str
-    steps: int
-    seconds: float
-    best_bleu: float | None
-    best_step: int
-    interrupted: bool = False
+_PERSISTENT = 10  # steps in a row that are not finite, after which a run will not recover
 
 
 def train(
     experiment: Experiment, store_path: Path, folder: Path, quiet: bool = False
 ) -> TrainResult:
     """Train, or go on training, the model in `folder` on the store at `store_path`."""
-    store = TokenStore.open(store_path)
-    folder = Path(folder)
-    # What cannot be trained is refused before anything is on disk.
-    check_data(experiment, store)
-    model = new_model(experiment, store)
-    claim_folder(folder, experiment, store)
-    with Journal(folder / "training", experiment.train.tensorboard, quiet) as journal:
-        return _Run(experiment, store, folder, journal, model).go()
+    with connected() as processes:
+        store = TokenStore.open(store_path)
+        folder = Path(folder)
+        # What cannot be trained is refused before anything is on disk.
+        check_data(experiment, store)
+        if len({*processes.everyones((store.digest, str(experiment.decisive())))}) > 1:
+            raise SconesError(
+                "The processes were given different data or options; give all the same."
+            )
+        model = new_model(experiment, store)
+        processes.from_first(lambda: claim_folder(folder, experiment, store))
+        place = folder / "training" if processes.is_first else None
+        with Journal(place, experiment.train.tensorboard, quiet) as journal:
+            return _Run(experiment, store, folder, journal, model, processes).go()
+
+
+class _Objective(nn.Module):
+    """The model with its loss behind it: what is differentiated."""
+
+    def __init__(self, model: Transformer, output: OutputLayer, precision: torch.dtype) -> None:
+        super().__init__()
+        self.model = model
+        self.output = output
+        self.precision = precision
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Give the summed loss of the batch."""
+        device = self.model.device.type
+        with torch.autocast(device, self.precision, enabled=self.precision != torch.float32):
+            hidden_BTD = self.model(batch.source_BS, batch.inputs_BT)
+            hidden_ND = hidden_BTD.flatten(0, 1).index_select(0, batch.real_N)
+            return self.output.loss(
+                hidden_ND,
+                self.model.output_weight,
+                self.model.output_bias,
+                batch.targets_N,
+                batch.weights_N,
+            )
 
 
 class _Run:
@@ -94,6 +96,7 @@ class _Run:
         folder: Path,
         journal: Journal,
         model: Transformer,
+        processes: Processes,
     ) -> None:
         self.options = options = experiment.train
         self.output = experiment.output
@@ -101,6 +104,7 @@ class _Run:
         self.folder = folder
         self.journal = journal
         self.model = model
+        self.processes = processes
         self.device = model.device
         self.precision = choose_precision(options.precision, self.device)
         if options.threads:
@@ -109,74 +113,119 @@ class _Run:
         self.peak = matrix_rate(self.device, self.precision)
         self.optimizer = make_optimizer(self.model, options)
         keep = max(2, options.average_last)
-        self.checkpoints = Checkpoints(folder / "training" / "checkpoints", keep)
-        self.state = RunState()
-        if steps := self.checkpoints.steps():
-            saved = self.checkpoints.restore(steps[-1], self.model, self.optimizer)
-            self.state = RunState.from_json(saved)
-            journal.say(f"Going on from step {self.state.step}.")
-        self.flops_per_token = 6 * sum(
-            parameter.numel() for parameter in self.model.parameters() if parameter.ndim >= 2
-        )
+        self.checkpoints = Checkpoints(folder / "training" / "checkpoints", keep, journal.say)
+        self.state = self._resume()
+        # Last, for it gives the first process's weights to all.
+        self.objective = processes.share_gradients(_Objective(model, self.output, self.precision))
+
+    def _resume(self) -> RunState:
+        """Go back to the last checkpoint; where there is none, to the beginning."""
+        if not self.processes.is_first:  # every process drops out other neurons
+            torch.manual_seed(self.options.seed + self.processes.rank)
+        checkpoint = self.processes.from_first(self.checkpoints.newest)
+        state = RunState()
+        if checkpoint is not None:
+            checkpoint.put_back(self.model, self.optimizer, self.processes.rank)
+            state = RunState.from_json(checkpoint.state)
+            self.journal.say(f"Going on from step {state.step}.")
+        self.journal.begin(state.step)
+        return state
 
     def go(self) -> TrainResult:
         """Train until the budget is spent, nothing gets better, or the user stops it."""
         begin = time.monotonic() - self.state.seconds
-        meter = _Meter(self)
+        peak = self.peak * self.processes.count
+        meter = Meter(self.store, self.model, peak, self.state.tokens)
         batches = training_batches(
             self.store.split("train"),
             self.options.max_tokens,
             self.options.seed,
             self.options.loss_average == "sentences",
             self.state.position,
+            Share(self.processes.rank, self.processes.count),
         )
-        with _interruptible() as interrupted:
+        with interruptible() as interrupted:
             while (reason := self._reason_to_stop()) is None:
-                micro_batches = list(islice(batches, self.options.accumulate))
-                loss = self._step([batch for batch, _ in micro_batches])
-                self.state.position = micro_batches[-1][1]
+                step = list(islice(batches, self.options.accumulate))
+                loss = self._gradient([batch for batch, _ in step])
+                # One clock and one loss for all, and what reaches one process reaches all.
+                mine = self.processes.is_first
+                loss, self.state.seconds, asked_to_stop = self.processes.sum(
+                    [loss, (time.monotonic() - begin) * mine, interrupted.is_set()]
+                )
+                self._move(loss)
                 self.state.step += 1
-                self.state.seconds = time.monotonic() - begin
-                meter.count([batch for batch, _ in micro_batches], loss)
+                self.state.position = step[-1][1]
+                self.state.tokens += sum(batch.tokens for batch, _ in step)
+                meter.count(loss)
+                if self.state.step % self.options.log_every == 0:
+                    self._log(meter)
                 if self.state.step % self.options.validate_every == 0:
                     self._validate()
                 if self.state.step % self.options.checkpoint_every == 0:
                     self._checkpoint()
-                self.state.seconds = time.monotonic() - begin
-                if interrupted.is_set():
+                if asked_to_stop:
                     self._checkpoint()
                     return self._result("interrupted; the same command goes on", True)
         self._end()
         return self._result(reason)
 
-    def _step(self, batches: list[Batch]) -> torch.Tensor:
-        """Make one optimiser step from the mean loss of the batches; gives that loss."""
+    def _gradient(self, batches: list[Batch]) -> float:
+        """Leave the gradient of the mean loss in the weights; gives this process's part of it."""
         self.model.train()
-        rate = learning_rate(self.options, self.state.step + 1, self._spent())
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
         total = sum(batch.total for batch in batches)
         losses = []
-        for batch in (batch.to(self.device) for batch in batches):
-            with torch.autocast(
-                self.device.type, self.precision, enabled=self.precision != torch.float32
-            ):
-                hidden_BTD = self.model(batch.source_BS, batch.inputs_BT)
-                hidden_ND = hidden_BTD.flatten(0, 1).index_select(0, batch.real_N)
-                loss = self.output.loss(
-                    hidden_ND,
-                    self.model.output_weight,
-                    self.model.output_bias,
-                    batch.targets_N,
-                    batch.weights_N,
-                )
-            (loss / total).backward()
+        for batch in batches:
+            last = batch is batches[-1]
+            with nullcontext() if last else self.processes.unshared(self.objective):
+                loss = self.objective(batch.to(self.device))
+                # The processes' gradients are averaged, and should be added.
+                (loss / (total / self.processes.count)).backward()
             losses.append(loss.detach())
-        if self.options.clip_norm:
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.options.clip_norm)
-        self.optimizer.step()
+        return float(torch.stack(losses).sum() / total)
+
+    def _move(self, loss: float) -> None:
+        """Make the optimiser's step, unless loss or gradient is not finite."""
+        parameters = list(self.model.parameters())
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        norm = nn.utils.get_total_norm(gradients)
+        if math.isfinite(loss) and norm.isfinite():
+            if self.options.clip_norm:
+                nn.utils.clip_grads_with_norm_(parameters, self.options.clip_norm, norm)
+            rate = learning_rate(self.options, self.state.step + 1, self._spent())
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate
+            self.optimizer.step()
+            self.state.skipped_in_a_row = 0
+        else:
+            self._skip(loss, float(norm))
         self.optimizer.zero_grad(set_to_none=True)
-        return torch.stack(losses).sum() / total
+
+    def _skip(self, loss: float, norm: float) -> None:
+        """Take note of a step that taught nothing; too many of them end the run."""
+        self.state.skipped += 1
+        self.state.skipped_in_a_row += 1
+        step = self.state.step + 1
+        facts = f"loss {loss:g}, gradient norm {norm:g}"
+        self.journal.record("skip", step, {"loss": str(loss), "norm": str(norm)})
+        self.journal.say(f"step {step:>6}  skipped: not finite ({facts})")
+        if self.state.skipped_in_a_row == _PERSISTENT:
+            raise SconesError(
+                f"Loss or gradient was not finite in {_PERSISTENT} steps in a row, up to {step} "
+                f"({facts}), and training would not recover; train anew with a smaller "
+                f"learning_rate than {self.options.learning_rate:g}, more warmup_steps than "
+                f"{self.options.warmup_steps}, or precision float32. What was good before is in "
+                f"{self.folder}."
+            )
+
+    def _log(self, meter: Meter) -> None:
+        values = meter.read(self.state) | {
+            "learning_rate": self.optimizer.param_groups[0]["lr"],
+            "skipped": self.state.skipped,
+        }
+        spent = self._spent()
+        left = self.state.seconds * (1 - spent) / spent if spent > 0 else None
+        self.journal.progress(self.state.step, values, spent, left)
 
     def _spent(self) -> float:
         """Give the share of the budget that is used up."""
@@ -187,11 +236,6 @@ class _Run:
             shares.append(self.state.seconds / (60 * self.options.max_minutes))
         return max(shares)
 
-    def seconds_left(self) -> float | None:
-        """Guess how long the rest of the budget takes."""
-        spent = self._spent()
-        return self.state.seconds * (1 - spent) / spent if spent > 0 else None
-
     def _reason_to_stop(self) -> str | None:
         if self._spent() >= 1:
             return "the budget is spent"
@@ -201,7 +245,11 @@ class _Run:
         return None
 
     def _validate(self) -> None:
-        result = validate(self.model, self.output, self.store, self.options.dev_sentences)
+        """Evaluate on the development set; the best weights so far become the model folder."""
+        dev_sentences = self.options.dev_sentences
+        result = self.processes.from_first(
+            lambda: validate(self.model, self.output, self.store, dev_sentences)
+        )
         if result is None:
             self._save(self.folder, None)
             return
@@ -218,27 +266,38 @@ class _Run:
             self._save(self.folder, result)
 
     def _checkpoint(self) -> None:
-        self.checkpoints.save(self.state.step, self.model, self.optimizer, self.state.to_json())
+        random = self.processes.everyones(random_states())
+        if self.processes.is_first:
+            state = self.state.to_json()
+            self.checkpoints.save(
+                Checkpoint.of(self.state.step, self.model, self.optimizer, random, state)
+            )
 
     def _end(self) -> None:
         """Validate; average the last few weights where asked for; keep the last ones."""
         last = self.folder / "last"
-        done = (last / "config.json").exists()  # written when all the rest was
-        if done and read_model_config(last)["scones"]["steps"] == self.state.step:
-            return
+        if self.processes.from_first(lambda: _steps_of(last)) == self.state.step:
+            return  # written when all the rest was
         if self.state.step % self.options.validate_every:
             self._validate()
         self._checkpoint()
-        steps = self.checkpoints.steps()[-self.options.average_last :]
-        if self.options.average_last > 1 and len(steps) > 1:
-            self.journal.say(f"Averaging the checkpoints of steps {', '.join(map(str, steps))}.")
-            weights = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
-            self.model.load_state_dict(self.checkpoints.average(steps))
-            self._validate()
-            self.model.load_state_dict(weights)
+        if self.options.average_last > 1:
+            self._validate_average()
         self._save(last, None)
 
+    def _validate_average(self) -> None:
+        weights = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+        steps, average = self.processes.from_first(
+            lambda: self.checkpoints.average(self.options.average_last)
+        )
+        self.journal.say(f"Averaging the checkpoints of steps {', '.join(map(str, steps))}.")
+        self.model.load_state_dict(average)
+        self._validate()
+        self.model.load_state_dict(weights)
+
     def _save(self, folder: Path, result: Validation | None) -> None:
+        if not self.processes.is_first:
+            return
         scores = {} if result is None else dataclasses.asdict(result)
         folder.mkdir(exist_ok=True)
         ModelFolder(
@@ -259,75 +318,25 @@ class _Run:
         ).write_into(folder)
 
     def _result(self, reason: str, interrupted: bool = False) -> TrainResult:
-        best: dict[str, Any] = {}
-        if (self.folder / "config.json").exists():
-            best = read_model_config(self.folder)["scones"]
+        best = self.processes.from_first(lambda: _facts_of(self.folder))
         return TrainResult(
             reason,
             self.state.step,
             self.state.seconds,
             best.get("scores", {}).get("bleu"),
             best.get("steps", 0),
+            self.state.skipped,
             interrupted,
         )
 
 
-class _Meter:
-    """Adds up what happened since the last log line."""
-
-    def __init__(self, run: _Run) -> None:
-        self.run = run
-        self._reset()
-
-    def _reset(self) -> None:
-        self.losses: list[torch.Tensor] = []
-        self.tokens = 0
-        self.begin = time.perf_counter()
-
-    def count(self, batches: list[Batch], loss: torch.Tensor) -> None:
-        """Take a step in; at every `log_every`-th write a line."""
-        run, state = self.run, self.run.state
-        self.losses.append(loss)
-        tokens = sum(batch.tokens for batch in batches)
-        self.tokens += tokens
-        state.tokens += tokens
-        if state.step % run.options.log_every:
-            return
-        loss_value = float(torch.stack(self.losses).mean())
-        rate = self.tokens / (time.perf_counter() - self.begin)
-        values = {
-            "loss": loss_value,
-            "epoch": state.tokens / _target_tokens(run.store),
-            "tokens_per_second": rate,
-            "hardware_share": rate * run.flops_per_token / run.peak,
-            "learning_rate": run.optimizer.param_groups[0]["lr"],
-            "seconds": state.seconds,
-        }
-        run.journal.progress(state.step, values, run._spent(), run.seconds_left())
-        self._reset()
+def _facts_of(folder: Path) -> dict[str, Any]:
+    """Give what a model folder says of its origin; nothing where there is none yet."""
+    if not (folder / "config.json").exists():
+        return {}
+    facts: dict[str, Any] = read_model_config(folder)["scones"]
+    return facts
 
 
-def _target_tokens(store: TokenStore) -> int:
-    lengths = store.split("train").target_lengths
-    return int(lengths.sum()) + len(lengths)
-
-
-@contextmanager
-def _interruptible() -> Iterator[threading.Event]:
-    """Turn Ctrl-C and a polite kill into an event, so that no step is torn in the middle."""
-    event = threading.Event()
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        if event.is_set():
-            raise KeyboardInterrupt
-        event.set()
-
-    if threading.current_thread() is not threading.main_thread():
-        yield event
-        return
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield event
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _steps_of(folder: Path) -> int | None:
+    return _facts_of(folder).get("steps")

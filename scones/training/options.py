@@ -14,19 +14,21 @@ from scones.recipes import option
 class TrainOptions:
     """How to train; every field is a recipe key and a command-line flag of the same name."""
 
-    max_steps: int | None = option(None, "stop after this many steps")
+    max_steps: int | None = option(None, "stop after this many steps", group="Budget")
     max_minutes: float | None = option(None, "stop after this much training time")
     patience: int = option(
         10, "stop after this many validations without a better dev BLEU; 0: never"
     )
 
-    max_tokens: int = option(4096, "padded tokens of a batch, on either side")
+    max_tokens: int = option(4096, "padded tokens of a batch, on either side", group="Batches")
     accumulate: int = option(1, "batches whose gradients make one step")
     loss_average: Literal["tokens", "sentences"] = option(
         "tokens", "average the loss over tokens, or over each sentence first (the paper's equation)"
     )
 
-    optimizer: Literal["lamb", "adamw"] = option("lamb", "the optimiser; LAMB is the paper's")
+    optimizer: Literal["lamb", "adamw"] = option(
+        "lamb", "the optimiser; LAMB is the paper's", group="Optimiser"
+    )
     learning_rate: float = option(0.006, "highest learning rate (AdamW wants about a tenth)")
     warmup_steps: int = option(1000, "steps until the highest learning rate")
     cooldown: float = option(
@@ -37,14 +39,16 @@ class TrainOptions:
     weight_decay: float = option(0.01, "weight decay of matrices")
     clip_norm: float = option(1.0, "largest norm of the gradient; 0: no clipping")
 
-    validate_every: int = option(1000, "steps between validations")
+    validate_every: int = option(1000, "steps between validations", group="Bookkeeping")
     dev_sentences: int | None = option(None, "sentences of the dev set that are used; all if unset")
     average_last: int = option(0, "average this many last checkpoints at the end")
     checkpoint_every: int = option(1000, "steps between checkpoints")
     log_every: int = option(50, "steps between log lines")
     tensorboard: bool = option(False, "write TensorBoard files too")
 
-    start_from: Path | None = option(None, "model folder whose weights to start from")
+    start_from: Path | None = option(
+        None, "model folder whose weights to start from", group="Start and machine"
+    )
     seed: int = option(1, "seed of weights, batch order and dropout")
     device: str = option("auto", "auto, cpu, cuda or cuda:N")
     precision: Literal["auto", "float32", "bf16"] = option(

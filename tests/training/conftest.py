@@ -14,7 +14,8 @@ from scones.model.config import ModelOptions
 from scones.outputs import OutputLayer
 from scones.text.store import StoreWriter
 from scones.text.subwords import Subwords
-from scones.training.loop import TrainResult, train
+from scones.training.loop import train
+from scones.training.state import TrainResult
 
 
 @pytest.fixture
@@ -27,8 +28,9 @@ def run_training(tiny_store: Path) -> Callable[..., TrainResult]:
         model: ModelOptions | None = None,
         output: OutputLayer | None = None,
         store: Path = tiny_store,
+        quiet: bool = True,
     ) -> TrainResult:
-        return train(make_experiment(options, model, output), store, folder, quiet=True)
+        return train(make_experiment(options, model, output), store, folder, quiet)
 
     return run
 

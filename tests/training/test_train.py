@@ -27,7 +27,7 @@ def test_a_run_leaves_a_model_a_log_and_checkpoints(
     assert (result.reason, result.steps, result.interrupted) == ("the budget is spent", 8, False)
     assert set(events(run)[0]) == {
         "event", "step", "loss", "epoch", "tokens_per_second", "hardware_share", "learning_rate",
-        "seconds",
+        "seconds", "skipped",
     }  # fmt: skip
     assert [event["step"] for event in events(run)] == list(range(1, 9))
     assert [event["step"] for event in events(run, "validate")] == [5, 8]

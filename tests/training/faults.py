@@ -1,0 +1,138 @@
+"""Runs that are broken off while they write; a program of its own, for it forks.
+
+Every case trains in a fork until the fault, goes on in another fork, and compares what that leaves
+with a run that nothing happened to. Prints a JSON object a case. Arguments: store, scratch folder.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+import torch._dynamo  # every optimiser imports it, which takes seconds: once is enough
+from tiny_run import checkpoint, make_experiment
+
+from scones.training.loop import train
+
+STEPS = 4
+FAULTY = "step-00000002"
+KINDS = ("full disk", "killed within", "killed after")
+
+
+def run(store: Path, folder: Path, prepare: Callable[[], None] | None = None) -> None:
+    """Train to the end, from wherever the folder stands."""
+    if prepare:
+        prepare()
+    options = {"checkpoint_every": 1, "average_last": 2, "validate_every": 3, "dev_sentences": 1}
+    train(make_experiment({**options, "max_steps": STEPS}), store, folder, quiet=True)
+
+
+def start(work: Callable[[], None]) -> int:
+    """Do something in a copy of this process; gives its process number."""
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        work()
+        code = 0
+    except OSError:
+        code = 2
+    finally:
+        os._exit(code)
+
+
+def end(child: int) -> int:
+    """Wait for such a process; gives its exit code."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def break_disk(kind: str, number: int) -> None:
+    """Let the `number`-th thing that is done to the disk for one checkpoint go wrong."""
+    done = 0
+
+    def broken(real: Callable[..., Any]) -> Callable[..., Any]:
+        def stand_in(*arguments: Any, **options: Any) -> Any:
+            nonlocal done
+            paths = [str(part) for part in arguments if isinstance(part, str | Path)]
+            if real is fsync:
+                paths = [str(Path(f"/proc/self/fd/{arguments[0]}").readlink())]
+            counts = any(FAULTY in path for path in paths)
+            done += counts
+            if not counts or done != number:
+                return real(*arguments, **options)
+            if kind == "full disk":
+                raise OSError(errno.ENOSPC, "No space left on device", paths[0])
+            if kind in ("killed within", "killed after"):
+                real(*arguments, **options)
+            if kind == "killed within" and real in (write_bytes, save_file):
+                os.truncate(paths[-1], Path(paths[-1]).stat().st_size // 2)
+            return os.kill(os.getpid(), signal.SIGKILL)
+
+        return stand_in
+
+    fsync, write_bytes, save_file = os.fsync, Path.write_bytes, safetensors.torch.save_file
+    Path.write_bytes = broken(write_bytes)  # type: ignore[method-assign]
+    safetensors.torch.save_file = broken(save_file)
+    for name in ("fsync", "rename", "replace", "mkdir", "chmod"):
+        setattr(os, name, broken(getattr(os, name)))
+    shutil.rmtree = broken(shutil.rmtree)  # type: ignore[assignment]
+
+
+def same(left: Path, right: Path) -> bool:
+    """Compare what two runs leave, bit for bit: weights, optimiser, random states, models."""
+    expected, found = checkpoint(left, STEPS), checkpoint(right, STEPS)
+    models = ("model.safetensors", "last/model.safetensors")
+    return (
+        expected.keys() == found.keys()
+        and all(torch.equal(tensor, found[name]) for name, tensor in expected.items())
+        and all((left / name).read_bytes() == (right / name).read_bytes() for name in models)
+    )
+
+
+def cases(store: Path, place: Path) -> Iterator[dict[str, Any]]:
+    """Break every single step of writing a checkpoint; then kill ten runs at random moments."""
+    straight, folder = place / "straight", place / "run"
+    begin = time.monotonic()
+    if end(start(partial(run, store, straight))):
+        raise RuntimeError("the run that nothing happens to failed")
+    seconds = time.monotonic() - begin
+
+    def outcome(case: str, number: float, code: int) -> dict[str, Any]:
+        again = end(start(partial(run, store, folder)))
+        equal = again == 0 and same(straight, folder)
+        shutil.rmtree(folder)
+        return {"case": case, "number": number, "code": code, "again": again, "same": equal}
+
+    for kind in KINDS:
+        for number in range(1, 1000):
+            code = end(start(partial(run, store, folder, partial(break_disk, kind, number))))
+            if code == 0:  # nothing is left to break
+                shutil.rmtree(folder)
+                break
+            yield outcome(kind, number, code)
+    for _ in range(10):
+        child = start(partial(run, store, folder))
+        moment = random.random() * seconds
+        time.sleep(moment)
+        os.kill(child, signal.SIGKILL)
+        yield outcome("at a random moment", moment, end(child))
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    os.fsync = lambda descriptor: None  # no power is cut here, and hundreds of them take minutes
+    for case in cases(Path(sys.argv[1]), Path(sys.argv[2])):
+        print(json.dumps(case), flush=True)  # noqa: T201

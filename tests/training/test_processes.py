@@ -1,0 +1,106 @@
+"""Several processes train as one would, and a lost one ends them all."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from tiny_run import events
+
+from scones.cli import run as run_command
+from scones.text.store import TokenStore
+from scones.training.data import Share, make_batch
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def command(store: Path, folder: Path, **flags: object) -> list[str]:
+    given = {
+        "preset": "tiny", "layers": 1, "size": 32, "heads": 2, "feed_forward": 64, "dropout": 0,
+        "attention_dropout": 0, "max_steps": 50, "max_tokens": 512, "validate_every": 1000,
+        "dev_sentences": 2, "checkpoint_every": 1000, "log_every": 1, "device": "cpu",
+        "precision": "float32", "threads": 1,
+    }  # fmt: skip
+    pairs = {**given, **flags}.items()
+    words = [word for key, value in pairs for word in (f"--{key.replace('_', '-')}", str(value))]
+    return ["train", str(store), str(folder), *words]
+
+
+@pytest.mark.parametrize("flags", [{}, {"accumulate": 2, "loss_average": "sentences"}])
+def test_two_processes_have_the_loss_curve_of_one(flags, tiny_store: Path, tmp_path: Path) -> None:
+    assert run_command(command(tiny_store, tmp_path / "one", **flags)) == 0
+    done = subprocess.run(
+        [*TORCHRUN, "-m", "scones", *command(tiny_store, tmp_path / "two", **flags)],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("50 steps in") == 1  # only one speaks
+    one, two = (events(tmp_path / name) for name in ("one", "two"))
+    assert len(one) == len(two) == 50
+    for left, right in zip(one, two, strict=True):
+        assert right["loss"] == pytest.approx(left["loss"], abs=1e-5)
+        assert right["epoch"] == left["epoch"]
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_lost_process_ends_all_and_one_goes_on_alone(
+    lost: int, tiny_store: Path, tmp_path: Path
+) -> None:
+    flags = {"max_steps": 400, "checkpoint_every": 5, "dropout": 0.1}
+    words = command(tiny_store, tmp_path / "run", **flags)
+    launcher = subprocess.Popen(
+        [*TORCHRUN, "-m", "scones", *words], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+    )
+    log, deadline = tmp_path / "run" / "training" / "log.jsonl", time.monotonic() + 120
+    while not log.exists() or len(log.read_bytes().splitlines()) < 8:
+        assert launcher.poll() is None, launcher.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    workers = psutil.Process(launcher.pid).children(recursive=True)
+    (victim,) = (worker for worker in workers if worker.environ().get("RANK") == str(lost))
+    victim.send_signal(signal.SIGKILL)
+    _, errors = launcher.communicate(timeout=60)
+    assert launcher.returncode != 0
+    assert "Another process of this job has ended" in errors
+    assert not any(worker.is_running() for worker in workers)
+    reached = events(tmp_path / "run")[-1]["step"]
+    assert 8 <= reached < 400
+    assert run_command(command(tiny_store, tmp_path / "run", **{**flags, "max_steps": 420})) == 0
+    assert [event["step"] for event in events(tmp_path / "run")] == list(range(1, 421))
+
+
+@pytest.mark.parametrize("by_sentence", [False, True])
+@pytest.mark.parametrize("processes", [1, 2, 3, 5])
+def test_shares_of_a_batch_make_up_the_whole(
+    processes: int, by_sentence: bool, tiny_store: Path
+) -> None:
+    tokens = TokenStore.open(tiny_store).split("train")
+    indices = np.array([4, 9, 2])
+    whole = make_batch(tokens, indices, by_sentence)
+    shares = [
+        make_batch(tokens, indices, by_sentence, Share(process, processes))
+        for process in range(processes)
+    ]
+    assert {(share.tokens, share.total) for share in shares} == {(whole.tokens, whole.total)}
+    counted = []
+    for share in shares:
+        weights = torch.ones(len(share.targets_N)) if share.weights_N is None else share.weights_N
+        counted += [
+            (int(token), float(weight))
+            for token, weight in zip(share.targets_N, weights, strict=True)
+            if weight > 0
+        ]
+    expected = torch.ones(whole.tokens) if whole.weights_N is None else whole.weights_N
+    assert sorted(counted) == sorted(zip(whole.targets_N.tolist(), expected.tolist(), strict=True))
+    assert sum(weight for _, weight in counted) == pytest.approx(whole.total)
