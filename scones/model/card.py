@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 
-def model_card(config: dict[str, Any]) -> str:
-    """Write the card: what the model is, what it was trained on, how it scored, how to use it."""
+def model_card(config: dict[str, Any], no_tokenizer: str | None = None) -> str:
+    """Write the card: what the model is, what it was trained on, how it scored, how to use it.
+
+    `no_tokenizer` says why the folder holds no Hugging Face tokenizer, where it does not.
+    """
     ours = config["scones"]
     source, target = ours["source_language"], ours["target_language"]
     output, scores = ours["output"], ours.get("scores", {})
@@ -42,9 +45,19 @@ translator = scones.load("path/to/this/folder")
 print(translator.translate(["…"])[0][0].text)
 ```
 
-The folder is also a Hugging Face folder: `AutoModelForSeq2SeqLM.from_pretrained` opens it without
-custom code. {_WARNING[output["layer"] == "scones"]}
+{_hugging_face(no_tokenizer)}
+
+{_LOGITS[output["layer"] == "scones"]}
 """
+
+
+def _hugging_face(no_tokenizer: str | None) -> str:
+    if no_tokenizer is None:
+        return _HUGGING_FACE
+    return (
+        "The folder is also a Hugging Face folder: `AutoModelForSeq2SeqLM.from_pretrained` opens\n"
+        f"it without custom code. {no_tokenizer}"
+    )
 
 
 def _shown(value: Any) -> str:
@@ -55,8 +68,25 @@ def _shown(value: Any) -> str:
 
 _FACTS = ("steps", "seed", "data_digest", "vocabulary_digest", "commit", "scones_version")
 
-_WARNING = {
-    True: "Its logits are log-odds, one sigmoid a token: greedy search is right there as it is, "
+_HUGGING_FACE = """The folder is also a Hugging Face folder and needs no custom code there:
+
+```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
+model = AutoModelForSeq2SeqLM.from_pretrained("path/to/this/folder")
+batch = tokenizer(["…"], return_tensors="pt", padding=True)
+longest = min(2 * batch.input_ids.shape[1] + 21, model.generation_config.max_length)
+ids = model.generate(**batch, max_length=longest)
+print(tokenizer.batch_decode(ids, skip_special_tokens=True)[0])
+```
+
+This is greedy search and gives the translations that scones gives. A model that goes round in
+circles on a sentence is stopped by `longest`, as scones stops it; in a batch the longest sentence
+sets that limit for all."""
+
+_LOGITS = {
+    True: "The logits are log-odds, one sigmoid a token: greedy search is right there as it is,\n"
     "while a beam search that normalises by softmax is not what the model was trained for.",
-    False: "Its logits go through a softmax, as usual.",
+    False: "The logits go through a softmax, as usual.",
 }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 from scones.errors import SconesError
 from scones.recipes import option
@@ -41,11 +41,11 @@ class ModelConfig:
         if problems:
             raise SconesError(f"The model cannot be built: {'; '.join(problems)}.")
 
-    def same_shape(self, other: ModelConfig) -> bool:
-        """Say whether the other model's weights fit into this one; dropout does not matter."""
-        return replace(other, dropout=0.0, attention_dropout=0.0) == replace(
-            self, dropout=0.0, attention_dropout=0.0
-        )
+    def other_shape(self, other: ModelConfig) -> list[tuple[str, Any, Any]]:
+        """List the sizes in which the weights of two models differ: name, ours, the other's."""
+        ours, theirs = asdict(self), asdict(other)
+        shaping = (name for name in ours if "dropout" not in name)
+        return [(name, ours[name], theirs[name]) for name in shaping if ours[name] != theirs[name]]
 
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -59,7 +59,9 @@ PRESETS: dict[str, dict[str, Any]] = {
 class ModelOptions:
     """The `[model]` section of a recipe: a preset, and what should differ from it."""
 
-    preset: str = option("small", "sizes to start from: tiny, small or paper (Table 1)")
+    preset: Literal["tiny", "small", "paper"] = option(
+        "small", "sizes to start from; paper: those of its Table 1", group="Model"
+    )
     layers: int | None = option(None, "layers of the encoder and of the decoder")
     encoder_layers: int | None = option(None, "layers of the encoder alone")
     decoder_layers: int | None = option(None, "layers of the decoder alone")

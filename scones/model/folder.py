@@ -5,6 +5,8 @@
     model.safetensors        the weights, under that class's names
     generation_config.json   greedy search
     subwords.model           the SentencePiece model
+    tokenizer.json           the same for Hugging Face's tokenizers, where they can do it
+    tokenizer_config.json    which of their classes reads it
     README.md                a model card
 
 Weights are only ever read from safetensors: a model from a stranger cannot run code.
@@ -26,6 +28,7 @@ from scones.files import new_folder, read_json, write_file, write_json, write_te
 from scones.ids import END, PAD
 from scones.model.card import model_card
 from scones.model.config import ModelConfig
+from scones.model.tokenizer import NoTokenizerError, tokenizer_files
 from scones.model.transformer import Transformer, sinusoids
 from scones.recipes import from_section
 
@@ -56,9 +59,20 @@ class ModelFolder:
         state = to_hugging_face(self.model)
         write_tensors(folder / "model.safetensors", state, metadata={"format": "pt"})
         write_file(folder / SUBWORDS, self.subwords)
+        no_tokenizer = self._write_tokenizer(folder)
         write_json(folder / "generation_config.json", _generation_config(self.model.config))
-        write_json(folder / "config.json", self.config_json())
-        write_file(folder / "README.md", model_card(self.config_json()))
+        write_file(folder / "README.md", model_card(self.config_json(), no_tokenizer))
+        write_json(folder / "config.json", self.config_json())  # last: with it the folder is whole
+
+    def _write_tokenizer(self, folder: Path) -> str | None:
+        """Write what `AutoTokenizer` reads, or say in a sentence why there is no such thing."""
+        try:
+            files = tokenizer_files(self.subwords, self.model.config.max_length)
+        except NoTokenizerError as reason:
+            return str(reason)
+        for name, content in files.items():
+            write_json(folder / name, content)
+        return None
 
     def config_json(self) -> dict[str, Any]:
         """Give what stands in config.json."""
@@ -259,7 +273,7 @@ def _generation_config(config: ModelConfig) -> dict[str, Any]:
     return {
         "do_sample": False,
         "num_beams": 1,
-        "max_length": config.max_length,
+        "max_length": config.max_length + 1,  # it counts the token that the decoder starts from
         "pad_token_id": PAD,
         "eos_token_id": END,
         "decoder_start_token_id": PAD,

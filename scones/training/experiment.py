@@ -56,24 +56,29 @@ def check_data(experiment: Experiment, store: TokenStore) -> None:
 
 
 def new_model(experiment: Experiment, store: TokenStore) -> Transformer:
-    """Make the model as it is before the first step."""
+    """Make the model with random weights, as a run without `start_from` begins."""
     device = choose_device(experiment.train.device)
     torch.manual_seed(experiment.train.seed)
     model = Transformer(experiment.model.build(len(store.subwords)))
     with torch.no_grad():
         model.output_bias.fill_(experiment.output.initial_bias(model.config.vocabulary))
-    path = experiment.train.start_from
-    if path is not None:
-        start = ModelFolder.load(path)
-        if start.subwords != store.subwords.model:
-            raise SconesError(
-                f"{path} has another vocabulary than {store.path}; "
-                "prepare the store with --subwords and that model's subwords.model."
-            )
-        if not start.model.config.same_shape(model.config):
-            raise SconesError(f"{path} has other sizes than the model options; give its.")
-        model.load_state_dict(start.model.state_dict())
     return model.to(device)
+
+
+def start_from(path: Path, model: Transformer, store: TokenStore) -> None:
+    """Give the model the weights of a model folder, which has to fit."""
+    start = ModelFolder.load(path)
+    if start.subwords != store.subwords.model:
+        raise SconesError(
+            f"{path} has another vocabulary than {store.path}; "
+            "prepare the store with --subwords and that model's subwords.model."
+        )
+    if differences := start.model.config.other_shape(model.config):
+        sizes = ", ".join(
+            f"{name} {ours} where {theirs} is asked for" for name, ours, theirs in differences
+        )
+        raise SconesError(f"{path} has other sizes: {sizes}; give the sizes of that model.")
+    model.load_state_dict(start.model.state_dict())
 
 
 def claim_folder(folder: Path, experiment: Experiment, store: TokenStore) -> None:

@@ -30,7 +30,7 @@ from scones.processes import Processes, connected
 from scones.text.store import TokenStore
 from scones.training.checkpoints import Checkpoint, Checkpoints, random_states
 from scones.training.data import Batch, Share, training_batches
-from scones.training.experiment import Experiment, check_data, claim_folder, new_model
+from scones.training.experiment import Experiment, check_data, claim_folder, new_model, start_from
 from scones.training.interruption import interruptible
 from scones.training.journal import Journal
 from scones.training.meter import Meter
@@ -56,10 +56,18 @@ def train(
                 "The processes were given different data or options; give all the same."
             )
         model = new_model(experiment, store)
-        processes.from_first(lambda: claim_folder(folder, experiment, store))
+        processes.from_first(lambda: _begin(folder, experiment, store, model))
         place = folder / "training" if processes.is_first else None
         with Journal(place, experiment.train.tensorboard, quiet) as journal:
             return _Run(experiment, store, folder, journal, model, processes).go()
+
+
+def _begin(folder: Path, experiment: Experiment, store: TokenStore, model: Transformer) -> None:
+    """Claim the folder; a run without a checkpoint takes the weights to start from, if they fit."""
+    path = experiment.train.start_from
+    if path is not None and not any((folder / "training" / "checkpoints").glob("step-*")):
+        start_from(path, model, store)
+    claim_folder(folder, experiment, store)
 
 
 class _Objective(nn.Module):

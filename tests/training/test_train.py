@@ -208,6 +208,14 @@ def test_weights_to_start_from(run_training, start: Path, tmp_path: Path) -> Non
         torch.testing.assert_close(after[name], tensor, atol=1e-20, rtol=0)
 
 
+def test_a_run_goes_on_without_the_weights_it_started_from(
+    run_training, start: Path, tmp_path: Path
+) -> None:
+    run_training(tmp_path / "run", {"start_from": start, "max_steps": 1})
+    shutil.rmtree(start)
+    assert run_training(tmp_path / "run", {"start_from": start, "max_steps": 2}).steps == 2
+
+
 def test_what_cannot_be_trained_is_refused_and_leaves_nothing(
     run_training, start: Path, empty_store: Path, tmp_path: Path
 ) -> None:
@@ -216,7 +224,9 @@ def test_what_cannot_be_trained_is_refused_and_leaves_nothing(
     run = tmp_path / "run"
     with pytest.raises(SconesError, match=r"other has another vocabulary than .*--subwords"):
         run_training(run, {"start_from": tmp_path / "other"})
-    with pytest.raises(SconesError, match="has other sizes than the model options"):
+    with pytest.raises(
+        SconesError, match="has other sizes: encoder_layers 1 where 2 is asked for, decoder"
+    ):
         run_training(run, {"start_from": start}, small_model(layers=2))
     with pytest.raises(SconesError, match="has no training pairs"):
         run_training(run, store=empty_store)

@@ -1,0 +1,327 @@
+"""The Hugging Face tokenizer splits and joins as SentencePiece does, with and without scones."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
+from tokenizers import Tokenizer
+
+from scones.errors import SconesError
+from scones.model.tokenizer import NoTokenizerError, tokenizer_files
+from scones.text.reading import lines
+
+HARD = [
+    "",
+    " ",
+    "Anna",
+    "  Anna   isst  ",
+    "\tAnna\r\nisst\n",
+    "ﬁn ½ … ™ Ⅷ ㍿",
+    "… und ½ am Anfang",
+    "Ｆｕｌｌ　ｗｉｄｔｈ",
+    "weiches\u00adTrenn\u00adzeichen",
+    "null\u200bbreit\u200c\u200d\ufeff\u2060x",
+    "\u202eumgekehrt\u202c\u200f",
+    "👩\u200d👩\u200d👧 👍🏽 🇩🇪 1\ufe0f\u20e3",
+    "o\u0308 a\u030a C\u0327 n\u0303",
+    "e\u0323\u0302 o\u031b\u0323 u\u0308\u0304",
+    "ẹ\u0302 â\u0323 ê\u0301 ơ\u0323",
+    "\u0301 am Anfang",
+    "日本語 中文 العربية",
+    "か\u3099は\u309a ｶﾞﾊﾟ",
+    "\u1112\u1161\u11ab\u1100\u1173\u11af 하\u11ab",
+    "ﷺ ﾀ\u3099 \u0344",
+    "بَّتً شَّ",
+    "שָׁלוֹם שּׁ",
+    "မ့် မ်\u1037",
+    "क़ क\u093c ொ \u0bc6\u0bbe",
+    "▁Anna ▁ isst▁gern▁",
+    "<s> </s> <pad> <unk>",
+    "Anna</s>isst<pad>gern",
+    "<0x41> <0xFF><0x0A>",
+    "<<0x41>> <0x4G> <0x",
+    "x" * 3000,
+    "Anna isst gern Scones. " * 300,
+    ". . .......!!!!!!!??----------" * 5,
+    "\u0085\x01\x7fa\x00b",
+]
+
+
+def both(model: bytes) -> tuple[SentencePieceProcessor, Tokenizer]:
+    files = tokenizer_files(model, 64)
+    theirs = Tokenizer.from_str(json.dumps(files["tokenizer.json"]))
+    theirs.encode_special_tokens = files["tokenizer_config.json"]["split_special_tokens"]
+    return SentencePieceProcessor(model_proto=model), theirs
+
+
+def check(ours: SentencePieceProcessor, theirs: Tokenizer, text: str) -> None:
+    ids = ours.encode(text)
+    assert theirs.encode(text).ids == [*ids, 1], ascii(text[:100])
+    assert theirs.decode([*ids, 1, 0]) == ours.decode(ids), ascii(text[:100])
+
+
+def trained(tea_pairs: list[tuple[str, str]], **options: Any) -> bytes:
+    model = io.BytesIO()
+    SentencePieceTrainer.train(
+        sentence_iterator=iter([text for pair in tea_pairs for text in pair]),
+        model_writer=model,
+        pad_id=0,
+        eos_id=1,
+        unk_id=2,
+        bos_id=-1,
+        minloglevel=2,
+        **{"vocab_size": 450, "byte_fallback": True, **options},
+    )
+    return model.getvalue()
+
+
+@pytest.fixture(scope="module")
+def pair(tiny_subwords: bytes) -> tuple[SentencePieceProcessor, Tokenizer]:
+    return both(tiny_subwords)
+
+
+@pytest.mark.parametrize("text", HARD, ids=range(len(HARD)))
+def test_hard_texts_get_the_same_ids_and_come_back_the_same(pair, text: str) -> None:
+    check(*pair, text)
+
+
+def test_every_character_gets_the_same_ids(pair) -> None:
+    guard = 0xFDD0  # a noncharacter that the tokenizer keeps for itself
+    codes = [c for c in range(0x20000) if not 0xD800 <= c < 0xE000 and c != guard]
+    for start in range(0, len(codes), 64):
+        check(*pair, " ".join(map(chr, codes[start : start + 64])))
+
+
+NOT_MARKS = st.characters(exclude_categories=["Cs", "M"], exclude_characters="\ufdd0")
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(NOT_MARKS) | st.text("ab.<>/spad0x41unk▁ \t\n"))
+def test_any_text_gets_the_same_ids(pair, text: str) -> None:
+    check(*pair, text)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("aeouyAEOcsnäâêôơưăæкиαか가"), NOT_MARKS), max_size=8))
+def test_composed_and_decomposed_letters_get_the_same_ids(pair, letters) -> None:
+    text = "".join(letter + other for letter, other in letters)
+    for form in ("NFC", "NFD", "NFKD"):
+        check(*pair, unicodedata.normalize(form, text))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text("".join(map(chr, [*range(0x5D0, 0x5EB), *range(0x591, 0x5BE)]))))
+def test_marks_keep_the_order_in_which_they_are_written(pair, text: str) -> None:
+    check(*pair, text)
+
+
+def test_any_pieces_join_to_the_same_text(pair) -> None:
+    ours, theirs = pair
+    choose = random.Random(5)
+    words = [0, 1, *range(3 + 256, len(ours))]
+    letters = [[ours.piece_to_id(f"<0x{byte:02X}>") for byte in c.encode()] for c in "aß日😀"]
+    for _ in range(2000):
+        ids = choose.choices(words, k=choose.randint(0, 6)) + choose.choice(letters)
+        ids += choose.choices(words, k=choose.randint(0, 6))
+        assert theirs.decode(ids) == ours.decode(ids)
+
+
+# What tokenizers cannot do. If one of these begins to agree, the module's docstring can shrink.
+@pytest.mark.parametrize(
+    ("text", "theirs_says"),
+    [
+        ("ﬁ\u0308", "fï"),  # an accent after a ligature
+        ("é\u0328", "ę\u0301"),  # a mark below after a mark above that is composed
+        ("x\u0323\u0308", "ẍ\u0323"),  # marks of which only the second composes
+        ("e\x01\u0301", "é"),  # a control character, which the normalization removes, between
+        ("a\ufdd0b", "ab"),  # the noncharacter that the tokenizer keeps for itself
+    ],
+)
+def test_texts_that_are_known_to_differ(pair, text: str, theirs_says: str) -> None:
+    ours, theirs = pair
+    assert theirs.decode(theirs.encode(text).ids) == theirs_says
+    assert ours.decode(ours.encode(text)) != theirs_says
+
+
+def test_pieces_that_are_known_to_join_differently(pair) -> None:
+    ours, theirs = pair
+    ids = [ours.piece_to_id(piece) for piece in ("<0xC3>", "<0xA4>", "<0xC3>")]
+    assert (ours.decode(ids), theirs.decode(ids)) == ("ä\ufffd", "\ufffd\ufffd\ufffd")
+    assert (ours.decode([2]), theirs.decode([2])) == (" \u2047 ", "")
+    space = ours.piece_to_id("<0x20>")
+    assert (ours.decode([space]), theirs.decode([space])) == (" ", "")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"model_type": "bpe"},
+        {"model_type": "bpe", "byte_fallback": False, "vocab_size": 200},
+        {"byte_fallback": False, "vocab_size": 200},
+        {"normalization_rule_name": "identity"},
+        {"normalization_rule_name": "nfkc"},
+        {"normalization_rule_name": "nmt_nfkc_cf"},
+        {"add_dummy_prefix": False},
+        {"remove_extra_whitespaces": False},
+        {"control_symbols": ["<2de>", "[MASK]"], "pad_piece": "[PAD]"},
+    ],
+    ids=str,
+)
+def test_other_sentencepiece_models(tea_pairs, options: dict[str, Any]) -> None:
+    ours, theirs = both(trained(tea_pairs, **options))
+    for text in [*HARD, "<2de> Anna [MASK][PAD]", *(text for pair in tea_pairs for text in pair)]:
+        ids = ours.encode(text)
+        if 2 not in ids:
+            check(ours, theirs, text)
+        else:
+            assert one_unknown(theirs.encode(text).ids) == [*ids, 1], ascii(text[:100])
+
+
+def one_unknown(ids: list[int]) -> list[int]:
+    return [i for before, i in zip([0, *ids], ids, strict=False) if (before, i) != (2, 2)]
+
+
+def test_a_special_piece_in_a_text_can_be_two_unknowns_where_there_are_no_bytes(tea_pairs) -> None:
+    ours, theirs = both(trained(tea_pairs, byte_fallback=False, vocab_size=200))
+    assert ours.encode("</s>", out_type=str)[1:] == ["</", "s", ">"]
+    assert theirs.encode("</s>").tokens[1:-1] == ["<", "/", "s", ">"]
+    assert ours.encode("<pad>") == theirs.encode("<pad>").ids[:-1]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"model_type": "char", "vocab_size": 300}, "is neither unigram nor BPE"),
+        ({"user_defined_symbols": ["<2de>"]}, "has user-defined or unused pieces"),
+        ({"treat_whitespace_as_suffix": True}, "marks spaces behind words"),
+        ({"normalization_rule_tsv": "rules.tsv"}, "normalizes text in a way of its own"),
+    ],
+    ids=str,
+)
+def test_models_without_a_like_are_left_out(
+    tea_pairs, options: dict[str, Any], reason: str, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rules.tsv").write_text("61 65\tE4\n")
+    with pytest.raises(NoTokenizerError, match=f"There is no Hugging Face tokenizer.*{reason}"):
+        tokenizer_files(trained(tea_pairs, **options), 64)
+
+
+@pytest.mark.parametrize("keep", [0, 1, 5, 100, 3000, -1])
+def test_a_damaged_model_is_named(tiny_subwords: bytes, keep: int) -> None:
+    with pytest.raises(SconesError, match="is damaged"):
+        tokenizer_files(tiny_subwords[:keep], 64)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=60))
+def test_anything_else_is_called_damaged(raw: bytes) -> None:
+    with pytest.raises(SconesError, match="is damaged"):
+        tokenizer_files(raw, 64)
+
+
+def test_a_folder_without_a_tokenizer_says_why(tiny_model: Path, tea_pairs, tmp_path: Path) -> None:
+    from scones.model.folder import ModelFolder
+
+    folder = ModelFolder.load(tiny_model)
+    folder.subwords = trained(tea_pairs, user_defined_symbols=["<2de>"])
+    folder.save(tmp_path / "model")
+    assert not list((tmp_path / "model").glob("tokenizer*"))
+    assert "has user-defined or unused pieces" in (tmp_path / "model/README.md").read_text()
+    assert "AutoTokenizer.from_pretrained" not in (tmp_path / "model/README.md").read_text()
+    assert "AutoTokenizer.from_pretrained" in (tiny_model / "README.md").read_text()
+
+
+def test_writing_needs_no_other_library(tiny_subwords: bytes, tmp_path: Path) -> None:
+    (tmp_path / "subwords.model").write_bytes(tiny_subwords)
+    program = """
+import sys
+for name in ("sentencepiece", "google.protobuf", "tokenizers", "transformers"):
+    sys.modules[name] = None
+from scones.model.tokenizer import tokenizer_files
+print(*tokenizer_files(open("subwords.model", "rb").read(), 64))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.stdout.split() == ["tokenizer.json", "tokenizer_config.json"], done.stderr
+
+
+HUGGING_FACE = """
+import json, sys
+sys.modules["scones"] = None  # opening the folder must not need it
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
+model = AutoModelForSeq2SeqLM.from_pretrained(sys.argv[1])
+texts = json.load(sys.stdin)
+
+def translate(texts):
+    batch = tokenizer(texts, return_tensors="pt", padding=True)
+    longest = min(2 * batch.input_ids.shape[1] + 21, model.generation_config.max_length)
+    ids = model.generate(**batch, max_length=longest)
+    return tokenizer.batch_decode(ids, skip_special_tokens=True)
+
+json.dump({
+    "alone": [translate([text])[0] for text in texts],
+    "together": translate(texts),
+    "ids": tokenizer("Anna</s> <pad> <0x41>").input_ids,
+    "special": [tokenizer.pad_token_id, tokenizer.eos_token_id, tokenizer.unk_token_id],
+    "bos": tokenizer.bos_token,
+    "size": len(tokenizer),
+    "longest": tokenizer.model_max_length,
+}, sys.stdout)
+"""
+
+
+def test_hugging_face_translates_as_we_do_without_scones(
+    tiny_model: Path, tiny_subwords: bytes, tea_pairs
+) -> None:
+    import scones
+
+    texts = [source for source, _ in tea_pairs[:20]]
+    done = subprocess.run(
+        [sys.executable, "-c", HUGGING_FACE, str(tiny_model)],
+        input=json.dumps(texts),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    theirs = json.loads(done.stdout)
+    ours = [found[0] for found in scones.load(tiny_model, device="cpu").translate(texts)]
+    assert len({translation.text for translation in ours}) > 5
+    assert theirs["alone"] == [translation.text for translation in ours]
+    for together, translation in zip(theirs["together"], ours, strict=True):
+        assert together == translation.text or not translation.finished
+    processor = SentencePieceProcessor(model_proto=tiny_subwords)
+    assert theirs["ids"] == [*processor.encode("Anna</s> <pad> <0x41>"), 1]
+    assert (theirs["special"], theirs["bos"]) == ([0, 1, 2], None)
+    assert (theirs["size"], theirs["longest"]) == (len(processor), 64)
+
+
+@pytest.mark.skipif("SCONES_DATA" not in os.environ, reason="SCONES_DATA names no corpora")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tatoeba/dev.de-en.de.xz",
+        "tatoeba/dev.de-en.en.xz",
+        "newstest/newstest2018.de-en.de.xz",
+        "multi30k/val.de.xz",
+        "multi30k/val.en.xz",
+    ],
+)
+def test_real_text_gets_the_same_ids(pair, name: str) -> None:
+    for line in lines(Path(os.environ["SCONES_DATA"]) / name):
+        check(*pair, line.decode())
