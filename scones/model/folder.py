@@ -126,6 +126,11 @@ def read_model_config(folder: Path) -> dict[str, Any]:
         raise SconesError(
             f"{folder} is not a SCONES model: its config.json has no 'scones' section."
         )
+    if "bias" in config["scones"]:
+        raise SconesError(
+            f"{folder} is a Hugging Face model that was converted to SCONES; open it with "
+            "scones.bridges.huggingface.load_converted."
+        )
     if config["scones"].get("format") != FORMAT:
         raise SconesError(
             f"{folder} has format {config['scones'].get('format')!r}, and this version of scones "

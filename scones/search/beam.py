@@ -35,12 +35,13 @@ def beam_search(
     beam_size: int,
     n_best: int = 1,
     length_penalty: float = 0.0,
+    end: int = END,
 ) -> list[list[Hypothesis]]:
     """Translate a batch; each sentence gets up to `n_best` translations, the best first.
 
     `length_penalty` p ranks finished translations by log-probability / length**p; 0, the default,
     ranks by log-probability alone. A sentence with no finished translation within its limit gets
-    its best unfinished one.
+    its best unfinished one. `end` is the model's id of the end of sentence.
     """
     check_beam(beam_size, n_best, length_penalty)
     sentences, longest = source_BS.size(0), int(limits_B.max())
@@ -54,7 +55,7 @@ def beam_search(
     tokens_N = torch.full((sentences * beam_size,), PAD, device=device)
     done_A = torch.zeros(sentences, dtype=torch.bool, device=device)
     for position in range(longest):
-        candidates = _candidates(output, model.step(state, tokens_N), scores_Ak)
+        candidates = _candidates(output, model.step(state, tokens_N), scores_Ak, end)
         finished.offer(active_A, position, candidates, beam_size, length_penalty)
         chosen = candidates.going_on(beam_size)
         history.write(active_A, position, chosen)
@@ -100,16 +101,19 @@ class _Candidates:
     """(A, c) the token."""
     parents: Tensor
     """(A, c) which of the sentence's hypotheses it continues."""
+    end: int
+    """The token that ends a sentence."""
 
     def going_on(self, beam_size: int) -> _Candidates:
         """Give the best candidates that do not end the sentence."""
-        going_on_Ac = self.totals.masked_fill(self.tokens == END, _NEVER)
+        going_on_Ac = self.totals.masked_fill(self.tokens == self.end, _NEVER)
         totals_Ak, order_Ak = going_on_Ac.topk(beam_size, dim=-1)
         return _Candidates(
             totals_Ak,
             self.terms.gather(1, order_Ak),
             self.tokens.gather(1, order_Ak),
             self.parents.gather(1, order_Ak),
+            self.end,
         )
 
     def rows(self) -> Tensor:
@@ -119,7 +123,7 @@ class _Candidates:
         return (first_A1 + self.parents).flatten()
 
 
-def _candidates(output: OutputLayer, logits_NV: Tensor, scores_Ak: Tensor) -> _Candidates:
+def _candidates(output: OutputLayer, logits_NV: Tensor, scores_Ak: Tensor, end: int) -> _Candidates:
     sentences, beam_size = scores_Ak.shape
     # k + 1 a row: should one of them be the end of sentence, k are left to go on.
     width = min(beam_size + 1, logits_NV.size(-1))
@@ -132,6 +136,7 @@ def _candidates(output: OutputLayer, logits_NV: Tensor, scores_Ak: Tensor) -> _C
         terms_Nw.view(sentences, -1).gather(1, order_Ac),
         tokens_Nw.view(sentences, -1).gather(1, order_Ac),
         order_Ac // width,
+        end,
     )
 
 
@@ -164,7 +169,7 @@ class _Finished:
         self, active_A: Tensor, position: int, candidates: _Candidates, best: int, penalty: float
     ) -> None:
         """Take in those of the `best` first candidates that end their sentence."""
-        ends_Ak = candidates.tokens[:, :best] == END
+        ends_Ak = candidates.tokens[:, :best] == candidates.end
         totals_Ak = candidates.totals[:, :best]
         ranks_Ak = (totals_Ak / (position + 1) ** penalty).masked_fill(~ends_Ak, _NEVER)
         offered = (

@@ -17,11 +17,12 @@ def greedy_search(
     source_BS: Tensor,
     limits_B: Tensor,
     scores: bool = True,
+    end: int = END,
 ) -> list[Hypothesis]:
     """Translate a batch greedily; `limits_B` is each sentence's longest translation in tokens.
 
     Neither softmax nor sigmoid changes the order of the logits, so no activation is computed at
-    all unless `scores` asks for log-probabilities.
+    all unless `scores` asks for log-probabilities. `end` is the model's id of the end of sentence.
     """
     sentences, longest = source_BS.size(0), int(limits_B.max())
     device = source_BS.device
@@ -38,7 +39,7 @@ def greedy_search(
         chosen_BT[active_A, position] = tokens_A
         if scores_BT is not None:
             scores_BT[active_A, position] = output.scores_of(logits_AV, tokens_A)
-        done_A |= (tokens_A == END) | (limits_B[active_A] <= position + 1)
+        done_A |= (tokens_A == end) | (limits_B[active_A] <= position + 1)
         if should_leave(int(done_A.sum()), done_A.numel()):
             staying = (~done_A).nonzero().squeeze(1)
             if staying.numel() == 0:
@@ -47,4 +48,4 @@ def greedy_search(
             active_A, tokens_A, done_A = active_A[staying], tokens_A[staying], done_A[staying]
     log_probs = scores_BT.double().tolist() if scores_BT is not None else [None] * sentences
     rows = zip(chosen_BT.tolist(), log_probs, limits_B.tolist(), strict=True)
-    return [hypothesis(ids, terms, limit) for ids, terms, limit in rows]
+    return [hypothesis(ids, terms, limit, end) for ids, terms, limit in rows]

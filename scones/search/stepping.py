@@ -50,10 +50,12 @@ class Hypothesis:
     """False where the length limit cut it."""
 
 
-def hypothesis(ids: list[int], log_probs: list[float] | None, limit: int) -> Hypothesis:
+def hypothesis(
+    ids: list[int], log_probs: list[float] | None, limit: int, end: int = END
+) -> Hypothesis:
     """Cut raw output at the end of sentence or at the length limit, and add up its scores."""
-    finished = END in ids[:limit]
-    length = ids.index(END) if finished else min(limit, len(ids))
+    finished = end in ids[:limit]
+    length = ids.index(end) if finished else min(limit, len(ids))
     tokens = tuple(ids[:length])
     if log_probs is None:
         return Hypothesis(tokens, None, None, finished)

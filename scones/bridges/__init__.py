@@ -1,0 +1,1 @@
+"""Bridges: models that open in other frameworks, and other frameworks' models that come here."""

@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from huggingface_models import CLASSES, WITH_BUFFER, labelled, tiny
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from scones import scones_loss
+from scones.bridges.huggingface import convert, load_converted, trainable_bias
+from scones.errors import SconesError
+
+
+def real_logits(model: Any, batches: list[dict[str, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Give logits and labels at the positions that count, in float64."""
+    with torch.no_grad():
+        logits = [model(**batch).logits[batch["labels"] != -100] for batch in batches]
+    labels = [batch["labels"][batch["labels"] != -100] for batch in batches]
+    return torch.cat(logits).double(), torch.cat(labels)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_mean_log_sum_exp_is_subtracted(name: str) -> None:
+    model = tiny(name)
+    batches = [labelled([6, 2, 4], model), labelled([5], model, seed=7)]
+    before, labels = real_logits(model, batches)
+    done = convert(model, batches)
+    normalisers = before.logsumexp(dim=1)
+    assert done.tokens == 17
+    assert done.normaliser == pytest.approx(float(normalisers.mean()), abs=1e-5)
+    assert done.deviation == pytest.approx(float(normalisers.std(correction=0)), abs=1e-5)
+    assert done.shift == pytest.approx(-done.normaliser)
+    after, _ = real_logits(model, batches)
+    assert torch.allclose(after, before + done.shift, atol=1e-5)
+    gold = before.gather(1, labels[:, None]).squeeze(1)
+    softmax, scones = (gold - normalisers).exp(), torch.sigmoid(gold + done.shift)
+    assert done.softmax_gold == pytest.approx(float(softmax.mean()), abs=1e-5)
+    assert done.scones_gold == pytest.approx(float(scones.mean()), abs=1e-5)
+    assert done.difference == pytest.approx(float((softmax - scones).abs().mean()), abs=1e-5)
+
+
+def test_sigmoids_are_near_the_softmax_of_improbable_tokens() -> None:
+    model = tiny("marian")
+    with torch.no_grad():
+        model.model.shared.weight.mul_(0.01)  # nearly even probabilities, and the same everywhere
+        model.final_logits_bias.normal_().add_(3.0)
+    batches = [labelled([6, 4], model)]
+    before, _ = real_logits(model, batches)
+    convert(model, batches)
+    after, _ = real_logits(model, batches)
+    softmax = before.softmax(dim=1)
+    assert torch.allclose(torch.sigmoid(after), softmax / (1 + softmax), atol=1e-3)
+
+
+@pytest.mark.parametrize(("alpha", "smoothing"), [(0.2, 0.0), (1.0, 0.0), (0.5, 0.01)])
+def test_no_other_constant_has_a_smaller_loss(alpha: float, smoothing: float) -> None:
+    model = tiny("bart")
+    batches = [labelled([6, 2, 4], model)]
+    convert(model, batches, alpha, smoothing, shift="least_loss")
+    logits, labels = real_logits(model, batches)
+
+    def loss(constant: float) -> float:
+        return float(scones_loss(logits + constant, labels, alpha, smoothing, ignore_index=-1))
+
+    assert loss(0.0) < min(loss(0.05), loss(-0.05))
+
+
+def test_a_banned_token_does_not_count() -> None:
+    model = tiny("marian")
+    model.generation_config.bad_words_ids = [[39], [3, 4]]
+    with torch.no_grad():
+        model.final_logits_bias[0, 39] = 50.0
+    batches = [labelled([6, 2, 4], model)]
+    before, _ = real_logits(model, batches)
+    done = convert(model, batches)
+    before[:, 39] = float("-inf")
+    assert done.normaliser == pytest.approx(float(before.logsumexp(dim=1).mean()), abs=1e-5)
+    assert abs(done.shift) < 20
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_saved_model_opens_with_the_same_logits(name: str, tmp_path: Path) -> None:
+    from transformers import AutoModelForSeq2SeqLM
+
+    model = tiny(name)
+    batches = [labelled([6, 2, 4], model)]
+    plain_logits, _ = real_logits(model, batches)
+    done = convert(model, batches, alpha=0.7)
+    with torch.no_grad():
+        trainable_bias(model).view(-1)[5] += 1.0
+    expected, _ = real_logits(model, batches)
+    model.save_pretrained(tmp_path)
+
+    loaded = load_converted(tmp_path)
+    assert type(loaded) is type(model)
+    logits, _ = real_logits(loaded.eval(), batches)
+    assert torch.equal(logits, expected)
+    bias = trainable_bias(loaded)
+    assert bias.requires_grad
+    assert any(parameter is bias for parameter in loaded.parameters())
+    assert loaded.lm_head.weight is loaded.get_input_embeddings().weight
+    section = json.loads((tmp_path / "config.json").read_text())["scones"]
+    assert section["output"] == {"layer": "scones", "alpha": 0.7, "label_smoothing": 0.0}
+    assert section["conversion"]["shift"] == done.shift
+
+    plain = AutoModelForSeq2SeqLM.from_pretrained(tmp_path).eval()
+    logits, _ = real_logits(plain, batches)
+    if name in WITH_BUFFER:
+        assert section["bias"] == "final_logits_bias"
+        assert torch.equal(logits, expected)
+        assert isinstance(trainable_bias(plain), nn.Parameter)
+        assert torch.equal(real_logits(plain, batches)[0], expected)
+    else:
+        assert section["bias"] == "lm_head.bias"
+        assert torch.allclose(logits, plain_logits)
+
+
+def test_a_model_in_several_files_opens_too(tmp_path: Path) -> None:
+    model = tiny("m2m100")
+    batches = [labelled([6, 2, 4], model)]
+    convert(model, batches)
+    model.save_pretrained(tmp_path, max_shard_size="10KB")
+    assert not (tmp_path / "model.safetensors").exists()
+    expected, _ = real_logits(model, batches)
+    assert torch.equal(real_logits(load_converted(tmp_path).eval(), batches)[0], expected)
+
+
+def test_what_cannot_be_converted_is_refused() -> None:
+    from transformers import BlenderbotConfig, BlenderbotForConditionalGeneration
+
+    config = BlenderbotConfig(
+        vocab_size=10, d_model=8, encoder_layers=1, decoder_layers=1, encoder_ffn_dim=8,
+        decoder_ffn_dim=8, encoder_attention_heads=1, decoder_attention_heads=1,
+    )  # fmt: skip
+    with pytest.raises(SconesError, match=r"class Blenderbot.*cannot be converted; MarianMTModel"):
+        convert(BlenderbotForConditionalGeneration(config), [])
+    model = tiny("marian")
+    sources = {"input_ids": torch.ones(1, 2, dtype=torch.long)}
+    with pytest.raises(SconesError, match="no labels"):
+        convert(model, [sources])
+    with pytest.raises(SconesError, match="no target token"):
+        convert(model, [{**sources, "labels": torch.full((1, 2), -100)}])
+    with pytest.raises(SconesError, match="alpha must be a positive number"):
+        convert(model, [labelled([3], model)], alpha=0.0)
+    with pytest.raises(SconesError, match="shift='mean' is not known"):
+        convert(model, [labelled([3], model)], shift="mean")  # type: ignore[arg-type]
+    assert not isinstance(model.final_logits_bias, nn.Parameter)
+    convert(model, [labelled([3], model)])
+    with pytest.raises(SconesError, match="already"):
+        convert(model, [labelled([3], model)])
+
+
+def test_a_softmax_model_folder_of_ours_can_be_converted(tiny_models: Path) -> None:
+    from transformers import AutoModelForSeq2SeqLM
+
+    model = AutoModelForSeq2SeqLM.from_pretrained(tiny_models / "softmax")
+    languages = model.config.scones["source_language"], model.config.scones["target_language"]
+    convert(model, [labelled([3], model)], alpha=0.3)
+    section = model.config.scones
+    assert section["output"]["alpha"] == 0.3
+    assert (section["source_language"], section["target_language"]) == languages
+    with pytest.raises(SconesError, match="already"):
+        convert(load_converted(tiny_models / "scones"), [labelled([3], model)])
+
+
+def test_training_mode_is_left_as_it_was() -> None:
+    model = tiny("t5").train()
+    convert(model, [labelled([3], model)])
+    assert model.training
+    model = tiny("t5").train()
+    with pytest.raises(SconesError, match="no labels"):
+        convert(model, [{"input_ids": torch.ones(1, 2, dtype=torch.long)}])
+    assert model.training
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    model = tiny("t5")
+    convert(model, [labelled([3], model)])
+    model.save_pretrained(tmp_path)
+    return tmp_path
+
+
+def test_a_pickled_model_is_not_opened(saved: Path) -> None:
+    tensors = load_file(saved / "model.safetensors")
+    torch.save(tensors, saved / "pytorch_model.bin")
+    (saved / "model.safetensors").unlink()
+    with pytest.raises(SconesError, match="could run code"):
+        load_converted(saved)
+
+
+def test_a_model_without_its_bias_is_incomplete(saved: Path) -> None:
+    tensors = load_file(saved / "model.safetensors")
+    del tensors["lm_head.bias"]
+    save_file(tensors, saved / "model.safetensors", {"format": "pt"})
+    with pytest.raises(SconesError, match=r"incomplete: lm_head\.bias is missing"):
+        load_converted(saved)
+
+
+def test_damaged_weights_are_said_to_be(saved: Path) -> None:
+    whole = (saved / "model.safetensors").read_bytes()
+    (saved / "model.safetensors").write_bytes(whole[:100])
+    with pytest.raises(SconesError, match="are damaged"):
+        load_converted(saved)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"scones": None}, "no 'scones' section"),
+        ({"architectures": ["os"]}, "class os cannot be converted"),
+        ({"architectures": None}, "cannot be converted"),
+    ],
+)
+def test_other_folders_are_refused(saved: Path, change: dict[str, Any], reason: str) -> None:
+    config = json.loads((saved / "config.json").read_text())
+    (saved / "config.json").write_text(json.dumps({**config, **change}))
+    with pytest.raises(SconesError, match=reason):
+        load_converted(saved)

@@ -1,0 +1,284 @@
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from huggingface_models import CLASSES, batch, labelled, tiny
+from torch import Tensor
+
+from scones.bridges.huggingface import convert, scones_search, trainable_bias
+from scones.errors import SconesError
+from scones.outputs import output_layer
+from scones.outputs.softmax import Softmax
+from scones.search.beam import beam_search
+from scones.search.corpus import length_limit, padded
+from scones.search.greedy import greedy_search
+from scones.search.stepping import Hypothesis
+from scones.translator import load
+
+LENGTHS = [7, 3, 5, 1, 6]
+LIMIT = 12
+
+
+@dataclass
+class WholePrefix:
+    """A stepper with no cache and no help of `generate`: every step reads the whole prefix."""
+
+    model: Any
+    prompt: list[int]
+    banned: tuple[int, ...] = ()
+    mask: Tensor | None = None
+
+    def start(self, source_BS: Tensor, beams: int = 1) -> WholePrefixState:
+        rows = source_BS.size(0) * beams
+        mask = (source_BS != self.model.config.pad_token_id).long()
+        return WholePrefixState(
+            beams,
+            source_BS.repeat_interleave(beams, 0),
+            mask.repeat_interleave(beams, 0),
+            torch.tensor([self.prompt]).repeat(rows, 1),
+        )
+
+    def step(self, state: WholePrefixState, tokens_N: Tensor) -> Tensor:
+        if state.started:
+            state.prefix = torch.cat([state.prefix, tokens_N[:, None]], dim=1)
+        state.started = True
+        logits_NV: Tensor = self.model(
+            input_ids=state.source,
+            attention_mask=state.mask,
+            decoder_input_ids=state.prefix,
+            use_cache=False,
+        ).logits[:, -1]
+        logits_NV[:, list(self.banned)] = float("-inf")
+        return logits_NV
+
+
+@dataclass
+class WholePrefixState:
+    beams: int
+    source: Tensor
+    mask: Tensor
+    prefix: Tensor
+    started: bool = False
+
+    def reorder(self, rows_N: Tensor) -> None:
+        self.prefix = self.prefix[rows_N]
+
+    def keep(self, sentences_B: Tensor) -> None:
+        rows = (sentences_B[:, None] * self.beams + torch.arange(self.beams)).flatten()
+        self.source, self.mask = self.source[rows], self.mask[rows]
+        self.prefix = self.prefix[rows]
+
+
+def converted(name: str) -> Any:
+    return copy.deepcopy(lively(name))
+
+
+@cache
+def lively(name: str) -> Any:
+    """Make a converted model with which some sentences end sooner and some later."""
+    for seed in range(10):
+        model = tiny(name, seed)
+        convert(model, [labelled([6, 4], model)])
+        for _ in range(10):
+            with torch.no_grad():
+                trainable_bias(model).view(-1)[model.config.eos_token_id] += 0.4
+            source = batch(LENGTHS, model)["input_ids"]
+            lengths = (
+                {len(best[0].tokens) for best in expected(model, source, beams)} for beams in (1, 4)
+            )
+            if all(len(different) > 1 for different in lengths):
+                return model
+    raise AssertionError(f"no lively {name}")
+
+
+def expected(
+    model: Any, source: Tensor, beams: int, limit: int = LIMIT, **options: Any
+) -> list[list[Hypothesis]]:
+    prompt = options.pop("prompt", [model.generation_config.decoder_start_token_id])
+    penalty = options.pop("length_penalty", 0.0)
+    stepper = WholePrefix(model, prompt, **options)
+    section = getattr(model.config, "scones", None)
+    output = output_layer(section["output"]) if section else Softmax()
+    limits, end = torch.full((source.size(0),), limit), model.config.eos_token_id
+    if beams == 1:
+        return [[best] for best in greedy_search(stepper, output, source, limits, True, end)]
+    return beam_search(stepper, output, source, limits, beams, beams, penalty, end)
+
+
+def generate(model: Any, inputs: dict[str, Tensor], beams: int, **options: Any) -> Any:
+    if "max_length" not in options:
+        options.setdefault("max_new_tokens", LIMIT)
+    return model.generate(
+        **inputs,
+        num_beams=beams,
+        num_return_sequences=beams,
+        custom_generate=scones_search,
+        return_dict_in_generate=True,
+        **options,
+    )
+
+
+def same(
+    model: Any,
+    found: Any,
+    wanted: list[list[Hypothesis]],
+    beams: int,
+    prompt: int = 1,
+    penalty: float = 0.0,
+) -> None:
+    end, pad = model.config.eos_token_id, model.config.pad_token_id
+    rows, scores = found.sequences.tolist(), found.sequences_scores.tolist()
+    assert len(rows) == len(scores) == len(wanted) * beams
+    for sentence, hypotheses in enumerate(wanted):
+        for rank in range(beams):
+            row, score = rows[sentence * beams + rank], scores[sentence * beams + rank]
+            if rank >= len(hypotheses):
+                assert score == float("-inf")
+                continue
+            hypothesis = hypotheses[rank]
+            tokens = [*hypothesis.tokens, *([end] if hypothesis.finished else [])]
+            assert row[prompt:] == tokens + [pad] * (len(row) - prompt - len(tokens))
+            assert hypothesis.log_prob is not None
+            assert score == pytest.approx(hypothesis.log_prob / len(tokens) ** penalty, abs=1e-4)
+
+
+@pytest.mark.parametrize("beams", [1, 4])
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_search_is_ours_on_the_same_logits(name: str, beams: int) -> None:
+    model = converted(name)
+    inputs = batch(LENGTHS, model)
+    wanted = expected(model, inputs["input_ids"], beams)
+    same(model, generate(model, inputs, beams), wanted, beams)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_neighbours_in_a_batch_do_not_matter(name: str) -> None:
+    model = converted(name)
+    inputs = batch(LENGTHS, model)
+    together = generate(model, inputs, beams=3)
+    for index, length in enumerate(LENGTHS):
+        alone = generate(
+            model,
+            {key: tensor[index : index + 1, :length] for key, tensor in inputs.items()},
+            beams=3,
+        )
+        rows = together.sequences[3 * index : 3 * index + 3]
+        width = alone.sequences.size(1)
+        assert rows[:, :width].tolist() == alone.sequences.tolist()
+        assert (rows[:, width:] == model.config.pad_token_id).all()
+        scores = together.sequences_scores[3 * index : 3 * index + 3]
+        assert torch.allclose(scores, alone.sequences_scores, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_softmax_greedy_is_transformers_own(name: str) -> None:
+    model = converted(name)
+    del model.config.scones
+    inputs = batch(LENGTHS, model)
+    options = {"max_new_tokens": LIMIT, "num_beams": 1, "do_sample": False}
+    ours = model.generate(**inputs, **options, custom_generate=scones_search)
+    assert ours.tolist() == model.generate(**inputs, **options).tolist()
+
+
+@pytest.mark.parametrize("beams", [1, 4])
+def test_a_forced_first_token_is_certain(beams: int) -> None:
+    model = converted("m2m100")
+    inputs = batch(LENGTHS, model)
+    found = generate(model, inputs, beams, forced_bos_token_id=7)
+    assert (found.sequences[found.sequences_scores > float("-inf")][:, 1] == 7).all()
+    start = model.config.decoder_start_token_id
+    wanted = expected(model, inputs["input_ids"], beams, LIMIT - 1, prompt=[start, 7])
+    same(model, found, wanted, beams, prompt=2)
+
+
+def test_a_forced_end_ends_at_the_limit() -> None:
+    model = converted("bart")
+    with torch.no_grad():
+        trainable_bias(model)[0, model.config.eos_token_id] = -30.0
+    inputs = batch(LENGTHS, model)
+    free = generate(model, inputs, 1, max_length=6)
+    forced = generate(model, inputs, 1, max_length=6, forced_eos_token_id=2)
+    assert forced.sequences[:, :5].tolist() == free.sequences[:, :5].tolist()
+    assert (forced.sequences[:, 5] == 2).all()
+    shorter = generate(model, inputs, 1, max_length=5)
+    assert torch.allclose(forced.sequences_scores, shorter.sequences_scores, atol=1e-5)
+
+
+@pytest.mark.parametrize("beams", [1, 4])
+def test_banned_tokens_are_never_taken(beams: int) -> None:
+    model = converted("marian")
+    pad = model.config.pad_token_id
+    with torch.no_grad():
+        trainable_bias(model)[0, pad] += 20.0
+    inputs = batch(LENGTHS, model)
+    wanted = expected(model, inputs["input_ids"], beams, banned=(pad, 5))
+    found = generate(model, inputs, beams, bad_words_ids=[[pad], [5]])
+    same(model, found, wanted, beams)
+
+
+def test_the_length_penalty_is_that_of_the_call() -> None:
+    model = converted("marian")
+    inputs = batch(LENGTHS, model)
+    vanilla = generate(model, inputs, 4)
+    model.generation_config.length_penalty = 2.0
+    assert generate(model, inputs, 4).sequences.tolist() == vanilla.sequences.tolist()
+    found = generate(model, inputs, 4, length_penalty=1.0)
+    assert found.sequences.tolist() != vanilla.sequences.tolist()
+    wanted = expected(model, inputs["input_ids"], 4, length_penalty=1.0)
+    same(model, found, wanted, 4, penalty=1.0)
+    with pytest.raises(SconesError, match="length_penalty must be 0 or more"):
+        generate(model, inputs, 4, length_penalty=-1.0)
+
+
+def test_max_length_counts_the_prompt_and_max_new_tokens_does_not() -> None:
+    model = converted("t5")
+    with torch.no_grad():
+        trainable_bias(model)[1] = -30.0
+    inputs = batch(LENGTHS, model)
+    assert generate(model, inputs, 2, max_length=6).sequences.shape == (10, 6)
+    assert generate(model, inputs, 2, max_new_tokens=6).sequences.shape == (10, 7)
+
+
+@pytest.mark.parametrize("layer", ["scones", "softmax"])
+def test_a_model_folder_of_ours_is_searched_as_by_our_translator(
+    layer: str, tiny_models: Path
+) -> None:
+    from transformers import AutoModelForSeq2SeqLM
+
+    translator = load(tiny_models / layer)
+    model = AutoModelForSeq2SeqLM.from_pretrained(tiny_models / layer).eval()
+    for sentence in ("Anna isst gern Scones.", "Tee!"):
+        source = padded(translator.subwords.encode([sentence]), torch.device("cpu"))
+        wanted = translator.translate([sentence], search="beam", beam_size=3, n_best=3)[0]
+        limit = length_limit(source.size(1), model.config.max_position_embeddings)
+        found = generate(model, {"input_ids": source}, beams=3, max_length=limit + 1)
+        pieces = [translator.subwords.decode([row])[0] for row in found.sequences.tolist()]
+        assert pieces[: len(wanted)] == [translation.text for translation in wanted]
+        log_probs = [translation.log_prob for translation in wanted]
+        scores = found.sequences_scores[: len(wanted)].tolist()
+        assert scores == pytest.approx(log_probs, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"do_sample": True, "num_beams": 1}, "greedy or beam search, not sample"),
+        ({"eos_token_id": [0, 1]}, "exactly one token"),
+        ({"max_time": 5.0}, "cannot stop by MaxTimeCriteria"),
+        ({"prefix_allowed_tokens_fn": lambda row, ids: [5, 6]}, "PrefixConstrained"),
+    ],
+)
+def test_what_it_cannot_do_is_refused(options: dict[str, Any], reason: str) -> None:
+    model = converted("marian")
+    with pytest.raises(SconesError, match=reason):
+        model.generate(
+            **batch([3], model),
+            **{"num_beams": 2, "max_new_tokens": 4, **options},
+            custom_generate=scones_search,
+        )

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from huggingface_models import CLASSES, labelled, tiny
+from torch import Tensor
+
+from scones import scones_loss
+from scones.bridges.huggingface import convert, trainable_bias, trainer_loss
+from scones.errors import SconesError
+
+
+def logits_and_labels() -> tuple[dict[str, Tensor], Tensor]:
+    torch.manual_seed(0)
+    labels = torch.tensor([[3, 4, 0, -100], [2, -100, -100, -100]])
+    return {"logits": torch.randn(2, 4, 6)}, labels
+
+
+def test_the_loss_is_the_mean_over_real_labels() -> None:
+    outputs, labels = logits_and_labels()
+    real = labels != -100
+    expected = scones_loss(outputs["logits"][real], labels[real], 0.3, 0.1, ignore_index=-1)
+    assert torch.allclose(trainer_loss(0.3, 0.1)(outputs, labels), expected)
+
+
+def test_the_loss_is_divided_by_the_labels_of_the_whole_step() -> None:
+    outputs, labels = logits_and_labels()
+    loss = trainer_loss(0.3)
+    assert torch.allclose(loss(outputs, labels, num_items_in_batch=8), loss(outputs, labels) / 2)
+    assert torch.allclose(
+        loss(outputs, labels, num_items_in_batch=torch.tensor(8)), loss(outputs, labels) / 2
+    )
+
+
+def test_ignored_positions_get_no_gradient() -> None:
+    outputs, labels = logits_and_labels()
+    outputs["logits"].requires_grad_()
+    trainer_loss()(outputs, labels).backward()
+    gradient = outputs["logits"].grad
+    assert gradient is not None
+    assert ((gradient != 0).any(dim=-1) == (labels != -100)).all()
+
+
+def test_labels_that_the_decoder_did_not_read_are_refused() -> None:
+    outputs, labels = logits_and_labels()
+    with pytest.raises(SconesError, match=r"DataCollatorForSeq2Seq\(tokenizer, model=model\)"):
+        trainer_loss()(outputs, labels[:, :3])
+    with pytest.raises(SconesError, match="alpha must be a positive number"):
+        trainer_loss(alpha=-1.0)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_class_can_make_decoder_inputs_from_labels(name: str) -> None:
+    model = tiny(name)
+    trainable_bias(model)
+    batch = labelled([5, 3], model)
+    inputs = model.prepare_decoder_input_ids_from_labels(labels=batch["labels"])
+    with torch.no_grad():
+        expected = model(**batch).logits
+        del batch["labels"]
+        logits = model(**batch, decoder_input_ids=inputs).logits
+    assert torch.allclose(logits, expected)
+
+
+class Copying(torch.utils.data.Dataset[dict[str, Tensor]]):
+    """The toy task: sentences of several lengths are their own translations."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        ids = torch.randint(4, 12, (2 + index,), generator=torch.Generator().manual_seed(index))
+        return {"input_ids": ids}
+
+
+def train(model: Any, folder: Path, **options: Any) -> None:
+    from transformers import Trainer, TrainingArguments
+
+    def collate(items: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+        return copying_batch(model, [item["input_ids"] for item in items])
+
+    arguments = TrainingArguments(
+        output_dir=str(folder),
+        use_cpu=True,
+        report_to="none",
+        save_strategy="no",
+        logging_strategy="no",
+        disable_tqdm=True,
+        remove_unused_columns=False,
+        **options,
+    )
+    Trainer(
+        model=model,
+        args=arguments,
+        train_dataset=Copying(),
+        data_collator=collate,
+        compute_loss_func=trainer_loss(),
+    ).train()
+
+
+def copying_batch(model: Any, rows: list[Tensor]) -> dict[str, Tensor]:
+    pad = model.config.pad_token_id
+    ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad)
+    labels = ids.masked_fill(ids == pad, -100)
+    return {
+        "input_ids": ids,
+        "attention_mask": (ids != pad).long(),
+        "labels": labels,
+        "decoder_input_ids": model.prepare_decoder_input_ids_from_labels(labels),
+    }
+
+
+def loss_on_all(model: Any) -> float:
+    batch = copying_batch(
+        model, [item["input_ids"] for item in map(Copying().__getitem__, range(8))]
+    )
+    labels = batch.pop("labels")
+    model.eval()
+    with torch.no_grad():
+        return float(trainer_loss()(model(**batch), labels))
+
+
+def test_trainer_learns_and_moves_the_bias(tmp_path: Path) -> None:
+    model = tiny("marian")
+    convert(model, [labelled([5, 3], model)])
+    before, bias = loss_on_all(model), trainable_bias(model).detach().clone()
+    train(model, tmp_path, max_steps=20, learning_rate=0.01, per_device_train_batch_size=8)
+    assert loss_on_all(model) < 0.8 * before
+    assert (trainable_bias(model) != bias).all()
+
+
+def test_accumulated_gradients_are_those_of_one_large_batch(tmp_path: Path) -> None:
+    model = tiny("marian")
+    convert(model, [labelled([5, 3], model)])
+    for module in model.modules():
+        if isinstance(getattr(module, "dropout", None), float):
+            module.dropout = 0.0
+    whole, halves = copy.deepcopy(model), copy.deepcopy(model)
+    step = {"max_steps": 1, "optim": "sgd", "learning_rate": 0.1, "max_grad_norm": 0.0, "seed": 3}
+    train(whole, tmp_path, per_device_train_batch_size=8, **step)
+    train(halves, tmp_path, per_device_train_batch_size=4, gradient_accumulation_steps=2, **step)
+    assert not torch.equal(trainable_bias(whole), trainable_bias(model))
+    for name, parameter in whole.named_parameters():
+        assert torch.allclose(parameter, halves.get_parameter(name), atol=1e-6), name
