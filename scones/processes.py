@@ -6,9 +6,13 @@ tells them. A process that dies breaks the connections of the others, which then
 
 from __future__ import annotations
 
+import gc
+import inspect
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from types import FrameType
 from typing import Any, TypeVar
 
 import torch
@@ -25,23 +29,48 @@ def is_first() -> bool:
 
 
 @contextmanager
-def connected() -> Iterator[Processes]:
-    """Join the processes that torchrun started with this one; leave them at the end."""
+def connected(remedy: str) -> Iterator[Processes]:
+    """Join the processes that torchrun started with this one; leave them at the end.
+
+    Where one of them is lost, the others end with a message that closes with `remedy`.
+    """
     count = int(os.environ.get("WORLD_SIZE", "1"))
     if count == 1:
         yield Processes(0, 1)
         return
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
-    with _a_lost_process_explained():
+    lost = SconesError(
+        "Another process of this job has ended, and this one ends with it; look for its message. "
+        + remedy
+    )
+    with _explained(lost):
         # Small things travel between CPUs, where a lost peer is noticed at once.
-        distributed.init_process_group(
-            "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-        )
-        try:
-            yield Processes(distributed.get_rank(), count)
-        finally:
-            distributed.destroy_process_group()
+        on_gpus = torch.cuda.is_available()
+        distributed.init_process_group("cpu:gloo,cuda:nccl" if on_gpus else "gloo")
+        yield Processes(distributed.get_rank(), count)
+        gc.collect()  # what still held the connections would keep their threads running
+        distributed.destroy_process_group()
+
+
+@contextmanager
+def _explained(lost: SconesError) -> Iterator[None]:
+    """Turn what a lost process does to the others, broken connections and SIGTERM, into a message.
+
+    After an error nothing is torn down in order: it would take longer than torchrun waits.
+    """
+
+    def ended(number: int, frame: FrameType | None) -> None:
+        raise lost
+
+    before = signal.signal(signal.SIGTERM, ended)
+    try:
+        yield
+    except RuntimeError as problem:
+        if isinstance(problem, distributed.DistError) or "gloo" in str(problem):
+            raise lost from problem
+        raise
+    signal.signal(signal.SIGTERM, before)
 
 
 class Processes:
@@ -85,24 +114,15 @@ class Processes:
         """Let every backward pass through `module` end in the processes' mean gradient."""
         if self.count == 1:
             return module
-        return nn.parallel.DistributedDataParallel(module, broadcast_buffers=False)
+        wrap = nn.parallel.DistributedDataParallel
+        known = inspect.signature(wrap.__init__).parameters
+        # All processes have the same buffers; the option is called otherwise before PyTorch 2.13.
+        name = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+        options: dict[str, Any] = {name: False}
+        return wrap(module, **options)
 
     def unshared(self, module: nn.Module) -> AbstractContextManager[None]:
         """Keep gradients to each process itself, while more are to come for the same step."""
         if isinstance(module, nn.parallel.DistributedDataParallel):
             return module.no_sync()
         return nullcontext()
-
-
-@contextmanager
-def _a_lost_process_explained() -> Iterator[None]:
-    try:
-        yield
-    except RuntimeError as problem:
-        if isinstance(problem, distributed.DistError) or "gloo" in str(problem):
-            raise SconesError(
-                "Another process of this job has ended, and this one ends with it; look for its "
-                "message. The same command goes on from the last checkpoint, also with another "
-                "number of processes."
-            ) from problem
-        raise

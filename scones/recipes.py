@@ -25,11 +25,15 @@ Options = TypeVar("Options")
 SECTIONS = ("prepare", "model", "output", "train")
 
 
-def option(default: Any, help: str) -> Any:
-    """Give a dataclass field its default and its help text; a list default is copied."""
+def option(default: Any, help: str, group: str | None = None) -> Any:
+    """Give a dataclass field its default and its help text; a list default is copied.
+
+    `group` is a heading in `--help`: of this field and those behind it, up to the next heading.
+    """
+    metadata = {"help": help, "group": group}
     if isinstance(default, list):
-        return dataclasses.field(default_factory=lambda: list(default), metadata={"help": help})
-    return dataclasses.field(default=default, metadata={"help": help})
+        return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def load_recipe(path: Path, *names: str) -> dict[str, dict[str, Any]]:

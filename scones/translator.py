@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 
+from scones.bridges.ctranslate2 import is_export, open_export
+from scones.bridges.engines import Engine, Searcher, searcher_for
+from scones.bridges.sharing import SharedSearcher
 from scones.errors import SconesError
 from scones.hardware import choose_device
 from scones.model.folder import ModelFolder
 from scones.outputs import output_layer
-from scones.search.corpus import SearchOptions, batches_by_length, padded, search_corpus
+from scones.processes import Processes
+from scones.search.corpus import SearchOptions, batches_by_length, padded
 from scones.search.scoring import score_batch
 from scones.search.stepping import Hypothesis
 from scones.text.subwords import Subwords
@@ -57,30 +62,70 @@ def load(
     folder: str | Path,
     device: str = "auto",
     precision: Literal["float32", "bf16"] = "float32",
+    engine: Engine = "auto",
 ) -> Translator:
-    """Open a model folder for translation."""
+    """Open a model folder, or one that was exported for CTranslate2, for translation.
+
+    The engine "auto" takes the fastest that is exact: CTranslate2, where it is installed, for
+    greedy search without scores on a CPU in float32, and PyTorch for all the rest.
+    """
     if precision not in ("float32", "bf16"):
         raise SconesError(f"The precision '{precision}' is not known; use 'float32' or 'bf16'.")
-    model_folder = ModelFolder.load(Path(folder), choose_device(device))
+    if engine not in get_args(Engine):
+        raise SconesError(f"The engine '{engine}' is not known; use auto, torch or ctranslate2.")
+    place = Path(folder)
+    if is_export(place):
+        if engine == "torch" or device not in ("auto", "cpu") or precision != "float32":
+            raise SconesError(
+                f"{folder} is an export for CTranslate2, which runs it on a CPU as it was "
+                "exported; leave out engine, device and precision, or use the model folder."
+            )
+        return Translator(*open_export(place), str(folder))
+    model_folder = ModelFolder.load(place, choose_device(device))
     if precision == "bf16":
         model_folder.model.to(torch.bfloat16)
-    return Translator(model_folder, str(folder))
+    return Translator(model_folder, searcher_for(model_folder, engine), str(folder))
 
 
 class Translator:
     """A model that is ready to translate; made by `scones.load`."""
 
-    def __init__(self, folder: ModelFolder, name: str = "the model") -> None:
+    def __init__(self, folder: ModelFolder, searcher: Searcher, name: str = "the model") -> None:
         self.model = folder.model
         self.output = output_layer(folder.output, f"{name}/config.json")
         self.subwords = Subwords(folder.subwords, f"{name}/subwords.model")
         self.source_language = folder.source_language
         self.target_language = folder.target_language
+        self._searcher = searcher
         if len(self.subwords) != self.model.config.vocabulary:
             raise SconesError(
                 f"{name} is damaged: its subwords.model has {len(self.subwords):,} pieces and its "
                 f"config.json says {self.model.config.vocabulary:,}."
             )
+
+    @contextmanager
+    def shared(self, processes: Processes) -> Iterator[bool]:
+        """Let several processes do what `translate` does in the first; true in that one alone.
+
+        The others are busy until the first leaves the context; then they leave it too.
+        """
+        alone = self._searcher
+        if processes.count == 1:
+            yield True
+            return
+        together = SharedSearcher(alone, processes)
+        if not processes.is_first:
+            together.help()
+            yield False
+            return
+        self._searcher = together
+        try:
+            yield True
+        except Exception:
+            together.finish()
+            raise
+        together.finish()
+        self._searcher = alone
 
     def translate(
         self,
@@ -89,26 +134,30 @@ class Translator:
         beam_size: int = 4,
         n_best: int = 1,
         length_penalty: float = 0.0,
-        scores: bool = True,
+        scores: bool | None = None,
         max_tokens: int = 8192,
         too_long: TooLong = "error",
         first_number: int = 1,
     ) -> list[list[Translation]]:
         """Translate sentences: a list for each, of up to `n_best` translations, the best first.
 
-        With `scores=False` greedy search skips the activation altogether and `log_prob` is None.
+        With `scores=False` greedy search skips the activation altogether and `log_prob` is None;
+        by default there are scores, except from CTranslate2, which does not tell them.
         `max_tokens` bounds the padded tokens of a batch. A sentence longer than the model's limit
         is an error, is cut (`too_long="cut"`) or gets an empty translation ("skip"), the latter
         two with a warning; `first_number` is what such messages call the first sentence. An empty
         sentence gets an empty translation.
         """
+        if scores is None:
+            scores = self._searcher.tells_scores
         options = SearchOptions(search, beam_size, n_best, length_penalty, scores, max_tokens)
         ids = self._encode(sentences, too_long, first_number)
         real = [index for index, tokens in enumerate(ids) if tokens]
-        found = search_corpus(self.model, self.output, [ids[index] for index in real], options)
+        found = self._searcher.search([ids[index] for index in real], options)
         results = [[Translation("", (), None, None)] for _ in sentences]
+        texts = iter(self.subwords.decode([one.tokens for several in found for one in several]))
         for index, hypotheses in zip(real, found, strict=True):
-            results[index] = self._translations(hypotheses)
+            results[index] = [self._translation(one, next(texts)) for one in hypotheses]
         return results
 
     def score(self, pairs: Sequence[tuple[str, str]], max_tokens: int = 8192) -> list[float]:
@@ -119,6 +168,8 @@ class Translator:
         self, pairs: Sequence[tuple[str, str]], max_tokens: int = 8192
     ) -> list[list[float]]:
         """Give the log-probability of each target token, the end of sentence last."""
+        if self.model.device.type == "meta":
+            raise SconesError("An export for CTranslate2 gives no scores; use the model folder.")
         sources = self._encode([source for source, _ in pairs], name="Source")
         targets = self._encode([target for _, target in pairs], name="Target")
         lengths = [
@@ -160,15 +211,11 @@ class Translator:
             logger.warning("%s: it is %s.", fact, "cut" if too_long == "cut" else "skipped")
         return ids
 
-    def _translations(self, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
-        texts = self.subwords.decode([hypothesis.tokens for hypothesis in hypotheses])
-        return [
-            Translation(
-                text,
-                tuple(self.subwords.pieces(hypothesis.tokens)),
-                hypothesis.log_prob,
-                hypothesis.token_log_probs,
-                hypothesis.finished,
-            )
-            for text, hypothesis in zip(texts, hypotheses, strict=True)
-        ]
+    def _translation(self, found: Hypothesis, text: str) -> Translation:
+        return Translation(
+            text,
+            tuple(self.subwords.pieces(found.tokens)),
+            found.log_prob,
+            found.token_log_probs,
+            found.finished,
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 from pathlib import Path
@@ -9,6 +10,20 @@ from pathlib import Path
 __version__ = "0.1.0"
 
 
+def versions() -> str:
+    """Name everything that decides a run's numbers: scones, its commit, PyTorch and Python."""
+    import platform
+    from importlib.metadata import version
+
+    source = commit()
+    at = f" (commit {source})" if source else ""
+    # Asking the installed package is a thousand times faster than importing it.
+    return (
+        f"scones {__version__}{at}, PyTorch {version('torch')}, Python {platform.python_version()}"
+    )
+
+
+@functools.cache
 def commit() -> str | None:
     """Give the git commit of the source tree, "+" behind it if changed; None when installed.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scones.cli.flags import DosFlag
+from scones.cli.flags import DeviceFlag, DosFlag, JsonFlag, print_json
 from scones.errors import SconesError
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ def compare(
     ],
     source: Annotated[Path, typer.Option("--source", help="The test set's source text.")],
     reference: Annotated[
-        list[Path], typer.Option("--reference", "-r", help="A reference file; may be repeated.")
+        list[Path],
+        typer.Option("--reference", "-r", metavar="FILE", help="References; may be repeated."),
     ],
     judged: Annotated[
         Path | None, typer.Option(help="JSON with all valid translations (test.json of creamtea).")
@@ -33,15 +34,23 @@ def compare(
     ] = None,
     dos: DosFlag = False,
     show: Annotated[int, typer.Option(help="Translations to show.")] = 5,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: DeviceFlag = "auto",
     output: Annotated[
         Path | None, typer.Option(help="Write all figures to this JSON file.")
     ] = None,
+    as_json: JsonFlag = False,
 ) -> None:
-    """Compare models as the paper does: greedy and beam 4, BLEU with significance, speed.
+    """Compare models as the paper does: BLEU, significance, speed.
 
-    The first model is the baseline. Where all valid translations are known, also: how many of
-    the outputs are valid, and which valid and invalid translations a model accepts.
+    In: models, the first of them the baseline, and a test set, which each translates greedily and
+    with a beam of 4. Out: tables and some translations. Where all valid translations are known,
+    also: how many of the outputs are valid, and which valid and invalid translations a model
+    accepts.
+
+        scones compare base=runs/softmax runs/scones --source test.de -r test.en
+        scones compare softmax=runs/compare/softmax SCONES=runs/compare/scones \\
+            --source tea/test.de -r tea/test.en \\
+            --judged tea/test.json --judged-dev tea/dev.json --json
     """
     from rich.console import Console
 
@@ -68,6 +77,9 @@ def compare(
     )
     if output:
         write_json(output, result.to_json())
+    if as_json:
+        print_json(result.to_json())
+        return
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = 120

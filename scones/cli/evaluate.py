@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -10,10 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from scones.cli.flags import DosFlag
+from scones.cli.flags import DosFlag, JsonFlag, choice, print_json
 from scones.errors import SconesError
+from scones.evaluation.metrics import METRIC_NAMES, SACREBLEU_METRICS, TOKENIZERS
 
-_DEFAULT_METRICS = ["bleu", "chrf", "ter"]
+_DEFAULT_METRICS = list(SACREBLEU_METRICS)
 
 
 def evaluate(
@@ -26,11 +26,12 @@ def evaluate(
         ),
     ],
     reference: Annotated[
-        list[Path], typer.Option("--reference", "-r", help="A reference file; may be repeated.")
+        list[Path],
+        typer.Option("--reference", "-r", metavar="FILE", help="References; may be repeated."),
     ],
     metric: Annotated[
         list[str],
-        typer.Option("--metric", "-m", help="bleu, chrf, ter, bleurt or comet; may be repeated."),
+        choice("--metric", "-m", values=METRIC_NAMES, help="What to compute; may be repeated."),
     ] = _DEFAULT_METRICS,
     source: Annotated[Path | None, typer.Option(help="The source text, which COMET reads.")] = None,
     bleurt_checkpoint: Annotated[
@@ -39,18 +40,25 @@ def evaluate(
     comet_checkpoint: Annotated[
         Path | None, typer.Option(help="The file of a COMET checkpoint.")
     ] = None,
-    tokenize: Annotated[
-        str, typer.Option(help="BLEU's tokenizer: 13a, intl, zh, char or none.")
-    ] = "13a",
+    tokenize: Annotated[str, choice(values=TOKENIZERS, help="BLEU's tokenizer.")] = "13a",
     resamples: Annotated[int, typer.Option(help="How often the bootstrap draws.")] = 1000,
     seed: Annotated[int, typer.Option(help="The seed of the bootstrap.")] = 12345,
     dos: DosFlag = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: JsonFlag = False,
 ) -> None:
-    """Score translations with BLEU, chrF and TER; compare systems by paired bootstrap."""
+    """Score translations: BLEU, chrF, TER; systems by paired bootstrap.
+
+    In: one file of translations a system, and references, as many lines each. Out: a table with a
+    signature for every metric, as sacreBLEU writes them; with two systems or more also intervals
+    and whether each differs from the first.
+
+        scones evaluate -r test.en output.en
+        scones evaluate -r test.en base=softmax.en scones.en -m bleu -m chrf
+        scones translate runs/de < test.de | scones evaluate -r test.en - --json
+    """
     from rich.console import Console
 
-    from scones.evaluation.metrics import METRIC_NAMES, check_metric, length_ratio
+    from scones.evaluation.metrics import check_metric, length_ratio
     from scones.text.reading import read_aligned
 
     for key in metric:
@@ -80,8 +88,7 @@ def evaluate(
             for name, lines in systems.items()
         }
     if as_json:
-        report = {"results": rows, "length_ratios": ratios}
-        typer.echo(json.dumps(report, indent=2, ensure_ascii=False))
+        print_json({"results": rows, "length_ratios": ratios})
         return
     _print_table(rows, ratios, tokenize)
     if len(systems) > 1:

@@ -1,22 +1,53 @@
-"""Command-line flags made from the dataclasses that recipes fill, so that both are one thing."""
+"""Flags that commands share, and flags made from the dataclasses that recipes fill."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import inspect
+import json
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
 import typer
 
-from scones.recipes import describe_type
+
+def choice(*names: str, values: Iterable[str], help: str, heading: str | None = None) -> Any:
+    """Make an option of a few values, which its help page shows and a shell completes.
+
+    Values are checked where they are used: a recipe and a program may be wrong about them too.
+    """
+    values = tuple(values)
+
+    def complete(incomplete: str) -> list[str]:
+        return [value for value in values if value.startswith(incomplete)]
+
+    return typer.Option(
+        *names,
+        metavar="|".join(values),
+        help=help,
+        autocompletion=complete,
+        rich_help_panel=heading,
+    )
+
 
 DosFlag = Annotated[
     bool, typer.Option("--dos", help="Accept Windows line ends and byte-order marks.")
 ]
+DeviceFlag = Annotated[
+    str, choice(values=("auto", "cpu", "cuda"), help="Where to compute; cuda:N for a certain GPU.")
+]
+JsonFlag = Annotated[
+    bool, typer.Option("--json", help="Print JSON, and nothing else, to standard output.")
+]
+
+
+def print_json(value: Any) -> None:
+    """Print a value for another program to read; JSON knows no NaN, which becomes null."""
+    finite = json.loads(json.dumps(value), parse_constant=lambda _: None)
+    typer.echo(json.dumps(finite, indent=2, ensure_ascii=False))
 
 
 def flags_of(*classes: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -28,16 +59,13 @@ def flags_of(*classes: type) -> Callable[[Callable[..., None]], Callable[..., No
     generated = {field.name: cls for cls in classes for field in dataclasses.fields(cls)}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = [
+        parameters = [
             parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
             for parameter in inspect.signature(command, eval_str=True).parameters.values()
             if parameter.name != "flags"
         ]
-        parameters = own + [
-            _parameter(field, typing.get_type_hints(cls)[field.name])
-            for cls in classes
-            for field in dataclasses.fields(cls)
-        ]
+        for cls in classes:
+            parameters += _parameters(cls)
 
         @functools.wraps(command)
         def wrapped(**values: Any) -> None:
@@ -55,22 +83,38 @@ def flags_of(*classes: type) -> Callable[[Callable[..., None]], Callable[..., No
     return decorate
 
 
-def _parameter(field: dataclasses.Field[Any], annotation: Any) -> inspect.Parameter:
+def _parameters(cls: type) -> list[inspect.Parameter]:
+    """Make a parameter of each field, under the heading that begins with it or before it."""
+    types = typing.get_type_hints(cls)
+    parameters = []
+    heading = None
+    for field in dataclasses.fields(cls):
+        heading = field.metadata.get("group") or heading
+        parameters.append(_parameter(field, types[field.name], heading))
+    return parameters
+
+
+def _parameter(
+    field: dataclasses.Field[Any], annotation: Any, heading: str | None
+) -> inspect.Parameter:
     help_text = field.metadata["help"]
-    if typing.get_origin(annotation) is typing.Literal:
-        help_text += f"; {describe_type(annotation)}".replace("'", "")
     if field.default is not None:
-        help_text += f" [{field.default}]"
+        help_text += f" [{_shown(field.default)}]"
+    parts = typing.get_args(annotation)
+    choices = parts if typing.get_origin(annotation) is typing.Literal else ()
     kinds = {bool: bool, int: int, float: float, Path: Path, str: str}
-    kind = next(
-        (kinds[part] for part in (annotation, *typing.get_args(annotation)) if part in kinds), str
-    )
+    kind = next((kinds[part] for part in (annotation, *parts) if part in kinds), str)
+    if choices:
+        option = choice(values=choices, help=help_text, heading=heading)
+    else:
+        option = typer.Option(help=help_text, rich_help_panel=heading, show_default=False)
     return inspect.Parameter(
         field.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=None,
-        annotation=Annotated[
-            Optional[kind],  # noqa: UP045 - built at run time
-            typer.Option(help=help_text, show_default=False),
-        ],
+        annotation=Annotated[Optional[kind], option],  # noqa: UP045 - built at run time
     )
+
+
+def _shown(default: Any) -> str:
+    return {True: "yes", False: "no"}[default] if isinstance(default, bool) else str(default)

@@ -1,50 +1,178 @@
-"""`scones info`: what a model folder holds."""
+"""`scones info`: what a model folder, a training run or a store holds."""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from scones.cli.flags import JsonFlag, print_json
+from scones.errors import SconesError
+from scones.files import read_json
+
 
 def info(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not a table.")] = False,
+    folder: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="A model folder, a training run or a store.")
+    ],
+    as_json: JsonFlag = False,
 ) -> None:
-    """Show a model's sizes, output layer, languages, origin and scores."""
+    """Show what a model, a training run or a store is.
+
+    In: the folder of a model, also of one that is still being trained, or what scones prepare
+    made. Out: languages, sizes, output layer, data and commit it comes from, scores, files; of a
+    run also where it stands. A model's weights are read, so that a damaged one is refused.
+
+        scones info runs/de-en
+        scones info store --json
+    """
+    facts = _facts(folder)
+    if as_json:
+        print_json(facts)
+        return
+    rows = list(_rows(facts))
+    width = max(len(name) for name, _ in rows) + 2
+    for name, value in rows:
+        typer.echo(f"{name:{width}}{value}".rstrip())
+
+
+def _facts(folder: Path) -> dict[str, Any]:
+    is_run = (folder / "training" / "run.json").is_file()
+    if (folder / "store.json").is_file():
+        facts = _store(folder)
+    elif is_run and not (folder / "config.json").exists():
+        facts = _begun(folder)
+    else:
+        facts = _model(folder)
+    if is_run:
+        facts["training"] = _training(folder)
+    paths = [path for path in sorted(folder.iterdir()) if path.is_file()]
+    facts["files"] = {path.name: path.stat().st_size for path in paths if path.name[0] != "."}
+    facts["total_bytes"] = sum(facts["files"].values())
+    return facts
+
+
+def _model(folder: Path) -> dict[str, Any]:
+    from dataclasses import asdict
+
     from scones.model.folder import read_model_config
     from scones.translator import load
 
-    config = read_model_config(model)
-    # Loading it is the only way to say that it is whole.
-    parameters = sum(p.numel() for p in load(model, "cpu").model.parameters())
-    ours = dict(config["scones"])
-    facts = {
-        "languages": f"{ours.pop('source_language')} → {ours.pop('target_language')}",
-        "parameters": parameters,
-        "vocabulary": config["vocab_size"],
-        "encoder_layers": config["encoder_layers"],
-        "decoder_layers": config["decoder_layers"],
-        "size": config["d_model"],
-        "heads": config["encoder_attention_heads"],
-        "feed_forward": config["encoder_ffn_dim"],
-        "tied_embeddings": config["tie_word_embeddings"],
-        "max_length": config["max_position_embeddings"],
-        **ours,
+    ours = read_model_config(folder)["scones"]
+    model = load(folder, "cpu").model  # the only way to say that it is whole
+    told = ("format", "source_language", "target_language", "model")
+    return {
+        "kind": "export" if "engine" in ours else "model",
+        "languages": _languages(ours),
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        **asdict(model.config),
+        **{name: value for name, value in ours.items() if name not in told},
     }
-    if as_json:
-        typer.echo(json.dumps(facts, indent=2, ensure_ascii=False))
+
+
+def _languages(facts: dict[str, Any]) -> str:
+    return f"{facts.get('source_language')} → {facts.get('target_language')}"
+
+
+def _begun(folder: Path) -> dict[str, Any]:
+    """Describe a run that has not saved a model yet by what it was asked for."""
+    asked = read_json(folder / "training" / "run.json")
+    try:
+        return {
+            "kind": "training run without a model so far",
+            **{name: value for name, value in asked["model"].items() if value is not None},
+            "output": asked["output"],
+            "seed": asked["train"]["seed"],
+            "data_digest": asked["data"],
+        }
+    except (KeyError, TypeError, AttributeError):
+        raise SconesError(f"{folder}/training/run.json is damaged: an entry is missing.") from None
+
+
+def _training(folder: Path) -> dict[str, Any]:
+    """Say where a run stands, from its log: the last step and the best validation."""
+    from scones.model.folder import read_model_config
+
+    events = list(_log(folder / "training" / "log.jsonl"))
+    steps = [event for event in events if event["event"] == "train"]
+    validations = [event for event in events if event["event"] == "validate"]
+    step = max((event["step"] for event in events), default=0)
+    last = folder / "last"
+    ended_at = read_model_config(last)["scones"].get("steps", 0) if last.is_dir() else -1
+    facts: dict[str, Any] = {"ended": ended_at >= step, "step": step}
+    if skipped := sum(event["event"] == "skip" for event in events):
+        facts["skipped_steps"] = skipped
+    if steps:
+        names = ("loss", "epoch", "tokens_per_second", "learning_rate", "seconds")
+        facts |= {name: steps[-1].get(name) for name in names}
+    if validations:
+        best = max(validations, key=lambda event: event["bleu"])
+        facts |= {"validations": len(validations), "last_dev_bleu": validations[-1]["bleu"]}
+        facts |= {"best_dev_bleu": best["bleu"], "best_step": best["step"]}
+    return facts
+
+
+def _log(path: Path) -> Iterator[dict[str, Any]]:
+    if not path.is_file():
         return
+    for line in path.read_text(encoding="utf-8").splitlines():
+        with suppress(ValueError):  # a line that is being written, or that a power cut tore
+            yield json.loads(line)
+
+
+def _store(folder: Path) -> dict[str, Any]:
+    from scones.text.store import TokenStore
+
+    store = TokenStore.open(folder)  # refuses a damaged one
+    written = read_json(folder / "store.json")
+    report = store.report if (folder / "report.json").is_file() else {}
+    return {
+        "kind": "store",
+        "languages": _languages(written),
+        "vocabulary": len(store.subwords),
+        "vocabulary_digest": store.subwords.digest,
+        "data_digest": store.digest,
+        **{name: report[name] for name in ("pairs_read", "pairs_kept") if name in report},
+        **written["splits"],
+    }
+
+
+def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Give the rows of the table; what has parts of its own gets a heading."""
     for name, value in facts.items():
-        shown = value
-        if isinstance(value, dict):
-            shown = ", ".join(f"{key} {_rounded(part)}" for key, part in value.items())
-        elif isinstance(value, int) and not isinstance(value, bool):
-            shown = f"{value:,}"
-        typer.echo(f"{name.replace('_', ' '):18} {shown}")
+        if name == "files":
+            yield name, ""
+            yield from ((f"  {file}", _size(count)) for file, count in value.items())
+        elif isinstance(value, dict):
+            yield _title(name), ""
+            yield from ((f"  {part}", shown) for part, shown in _rows(value))
+        else:
+            yield _title(name), _shown(name, value)
 
 
-def _rounded(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def _title(name: str) -> str:
+    return name if "." in name else name.replace("_", " ")  # a file's name is its own
+
+
+def _shown(name: str, value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "unknown", True: "yes", False: "no"}[value]
+    if name == "total_bytes":
+        return _size(value)
+    if isinstance(value, float):
+        return f"{value:,.4g}"
+    if isinstance(value, int) and name != "seed":
+        return f"{value:,}"
+    return str(value)[:16] if re.fullmatch("[0-9a-f]{64}", str(value)) else str(value)
+
+
+def _size(count: int) -> str:
+    if count < 1000:
+        return f"{count} bytes"
+    power = min(3, (len(str(count)) - 1) // 3)
+    return f"{count / 1000**power:,.1f} {'_kMG'[power]}B"

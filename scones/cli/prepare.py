@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,69 +9,114 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from scones.cli.flags import JsonFlag, print_json
 from scones.errors import SconesError
 
 if TYPE_CHECKING:
     from scones.text.prepare import PrepareConfig, Progress
 
 
+_TEXT, _SUBWORDS, _CLEANING = "Text", "Subwords", "Cleaning"
+
+
 def prepare(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="The folder to make.")],
     source_language: Annotated[
-        str | None, typer.Option("--source-language", "-s", help="Such as de.")
+        str | None,
+        typer.Option("--source-language", "-s", help="Such as de.", rich_help_panel=_TEXT),
     ] = None,
     target_language: Annotated[
-        str | None, typer.Option("--target-language", "-t", help="Such as en.")
+        str | None,
+        typer.Option("--target-language", "-t", help="Such as en.", rich_help_panel=_TEXT),
     ] = None,
     source: Annotated[
         list[Path] | None,
-        typer.Option(help="Source text, one sentence a line; may be repeated to pool corpora."),
+        typer.Option(
+            metavar="FILE",
+            help="Source text, one sentence a line; may be repeated to pool corpora.",
+            rich_help_panel=_TEXT,
+        ),
     ] = None,
     target: Annotated[
-        list[Path] | None, typer.Option(help="Target text, once for every --source.")
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE", help="Target text, once for every --source.", rich_help_panel=_TEXT
+        ),
     ] = None,
     tsv: Annotated[
-        list[Path] | None, typer.Option(help="Text in two columns, source TAB target.")
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE", help="Text in two columns, source TAB target.", rich_help_panel=_TEXT
+        ),
     ] = None,
-    dev_source: Annotated[Path | None, typer.Option(help="Development set, source.")] = None,
-    dev_target: Annotated[Path | None, typer.Option(help="Development set, target.")] = None,
+    dev_source: Annotated[
+        Path | None, typer.Option(help="Development set, source.", rich_help_panel=_TEXT)
+    ] = None,
+    dev_target: Annotated[
+        Path | None, typer.Option(help="Development set, target.", rich_help_panel=_TEXT)
+    ] = None,
     held_out: Annotated[
-        list[Path] | None, typer.Option(help="Text (a test set) that must not be trained on.")
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Text (a test set) that must not be trained on.",
+            rich_help_panel=_TEXT,
+        ),
+    ] = None,
+    dos: Annotated[
+        bool | None,
+        typer.Option(
+            "--dos", help="Accept Windows line ends and byte-order marks.", rich_help_panel=_TEXT
+        ),
     ] = None,
     pieces: Annotated[
-        int | None, typer.Option(help="Subword pieces of both languages (32,000).")
+        int | None,
+        typer.Option(help="Subword pieces of both languages [32,000]", rich_help_panel=_SUBWORDS),
     ] = None,
     subwords: Annotated[
-        Path | None, typer.Option(help="A SentencePiece model to use instead of learning one.")
+        Path | None,
+        typer.Option(
+            help="A SentencePiece model to use instead of learning one.",
+            rich_help_panel=_SUBWORDS,
+        ),
     ] = None,
     sample_megabytes: Annotated[
-        int | None, typer.Option(help="Megabytes of text to learn subwords from (32).")
+        int | None,
+        typer.Option(
+            help="Megabytes of text to learn subwords from [32]", rich_help_panel=_SUBWORDS
+        ),
     ] = None,
     max_pieces: Annotated[
-        int | None, typer.Option(help="Drop pairs with more pieces on a side (512).")
+        int | None,
+        typer.Option(help="Drop pairs with more pieces on a side [512]", rich_help_panel=_CLEANING),
     ] = None,
     max_words: Annotated[
-        int | None, typer.Option(help="Drop pairs with more words on a side (200).")
+        int | None,
+        typer.Option(help="Drop pairs with more words on a side [200]", rich_help_panel=_CLEANING),
     ] = None,
     max_ratio: Annotated[
-        float | None, typer.Option(help="Drop pairs with a side so many times longer (3.0).")
+        float | None,
+        typer.Option(
+            help="Drop pairs with a side so many times longer [3.0]", rich_help_panel=_CLEANING
+        ),
     ] = None,
     identify_language: Annotated[
         bool | None,
         typer.Option(
-            "--identify-language/--any-language", help="Whether to drop text in other languages."
+            "--identify-language/--any-language",
+            help="Whether to drop text in other languages [yes]",
+            rich_help_panel=_CLEANING,
         ),
     ] = None,
     drop_duplicates: Annotated[
         bool | None,
         typer.Option(
-            "--drop-duplicates/--keep-duplicates", help="Whether to keep one of equal pairs only."
+            "--drop-duplicates/--keep-duplicates",
+            help="Whether to keep one of equal pairs only [yes]",
+            rich_help_panel=_CLEANING,
         ),
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes that clean (all cores).")] = None,
-    dos: Annotated[
-        bool | None, typer.Option("--dos", help="Accept Windows line ends and byte-order marks.")
-    ] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes that clean [all cores]")] = None,
     overwrite: Annotated[
         bool | None, typer.Option("--overwrite", help="Replace the store if it exists.")
     ] = None,
@@ -80,11 +124,18 @@ def prepare(
         Path | None,
         typer.Option(help="A TOML file whose section [prepare] gives what no flag gives."),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the report as JSON instead of tables.")
-    ] = False,
+    as_json: JsonFlag = False,
 ) -> None:
-    """Clean parallel text, split it into subwords, and report what was dropped and why."""
+    """Clean parallel text and split it into subwords, for training.
+
+    In: text, one sentence a line, plain or compressed (.gz, .xz, .zst). Out: STORE, what scones
+    train reads, and a report of the pairs that were dropped and why, which STORE/report.json keeps.
+
+        scones prepare store -s de -t en --source train.de --target train.en \\
+            --dev-source dev.de --dev-target dev.en --held-out test.de
+        scones prepare store -s de -t en --tsv pairs.tsv.gz --pieces 8000 --json
+        scones prepare store --recipe recipes/multi30k.toml --overwrite
+    """
     from rich.console import Console
 
     from scones.text.prepare import prepare as prepare_store
@@ -116,7 +167,7 @@ def prepare(
     with _progress() as progress:
         report = prepare_store(config, store, progress)
     if as_json:
-        typer.echo(json.dumps(report.to_json(), indent=2, ensure_ascii=False))
+        print_json(report.to_json())
         return
     # No markup: square brackets in a sentence of the corpus are not a style.
     console = Console(markup=False, highlight=False, emoji=False)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from scones.cli.flags import DosFlag
+from scones.cli.flags import DeviceFlag, DosFlag, JsonFlag, print_json
 
 
 def replicate(
@@ -16,25 +16,36 @@ def replicate(
     recipe: Annotated[Path, typer.Option(help="The recipe, the same for both output layers.")],
     source: Annotated[Path, typer.Option(help="The test set's source text.")],
     reference: Annotated[
-        list[Path], typer.Option("--reference", "-r", help="A reference file; may be repeated.")
+        list[Path],
+        typer.Option("--reference", "-r", metavar="FILE", help="References; may be repeated."),
     ],
     alpha: Annotated[
-        list[float] | None, typer.Option(help="An α to try; may be repeated [0.2 0.5 0.7 1.0]")
+        list[float] | None,
+        typer.Option(metavar="NUMBER", help="An α to try; may be repeated [0.2 0.5 0.7 1.0]"),
     ] = None,
     tuning_seed: Annotated[int, typer.Option(help="Seed of the runs that choose α.")] = 100,
     seed: Annotated[
-        list[int] | None, typer.Option(help="A seed to test; may be repeated [1 2 3]")
+        list[int] | None,
+        typer.Option(metavar="NUMBER", help="A seed to test; may be repeated [1 2 3]"),
     ] = None,
     dos: DosFlag = False,
     jobs: Annotated[int, typer.Option(help="Trainings side by side.")] = 8,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: DeviceFlag = "auto",
     output: Annotated[
         Path | None, typer.Option(help="Write OUTPUT.json and OUTPUT.md [RUNS/replication]")
     ] = None,
+    as_json: JsonFlag = False,
 ) -> None:
-    """Choose α on the development set, train softmax and SCONES with several seeds, test both.
+    """Softmax against SCONES over several seeds, α chosen on the dev set.
 
-    Nothing is chosen on the test set: it is used once, when everything is trained.
+    In: STORE, made by scones prepare, and a test set. Out: the models under RUNS (those finished
+    already are not trained again) and a report, which OUTPUT.md and OUTPUT.json keep. Nothing is
+    chosen on the test set: it is used once, when everything is trained.
+
+        scones replicate store runs/multi30k --recipe recipes/multi30k.toml \\
+            --source test.de -r test.en --jobs 2
+        scones replicate store runs/quick --recipe recipes/multi30k.toml \\
+            --source test.de -r test.en --alpha 0.5 --seed 1 --json
     """
     from scones.paper.replication import Replication, write_report
     from scones.text.reading import read_aligned
@@ -52,4 +63,8 @@ def replicate(
         say=lambda text: typer.echo(text, err=True),
     )
     result = replication.run(sources, references)
-    typer.echo(write_report(result, output or folder / "replication"))
+    report = write_report(result, output or folder / "replication")
+    if as_json:
+        print_json(result)
+        return
+    typer.echo(report)

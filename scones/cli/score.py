@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from scones.cli.flags import DosFlag
+from scones.cli.flags import DeviceFlag, DosFlag
 
 
 def score(
@@ -16,13 +16,20 @@ def score(
     source: Annotated[Path, typer.Argument(metavar="SOURCE", help="Sentences, one a line.")],
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="Their translations.")],
     max_tokens: Annotated[int, typer.Option(help="Padded tokens of a batch.")] = 8192,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: DeviceFlag = "auto",
     dos: DosFlag = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="A JSON object a line, with every token's term.")
     ] = False,
 ) -> None:
-    """Print log P(z = 1 | x) of each pair, one a line."""
+    """Print the log-probability of given translations, one a line.
+
+    In: SOURCE and TARGET, as many lines each. Out: log P(z = 1 | x) of each pair, in order; with
+    --json an object a line, which holds the terms of all tokens too.
+
+        scones score runs/de-en test.de test.en > scores.txt
+        scones score runs/de-en test.de test.en --json > scores.jsonl
+    """
     import math
 
     from scones.text.reading import read_aligned

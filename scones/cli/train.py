@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scones.cli.flags import flags_of
+from scones.cli.flags import JsonFlag, choice, flags_of, print_json
 from scones.model.config import ModelOptions
 from scones.training.options import TrainOptions
 
 if TYPE_CHECKING:
     from scones.training.experiment import Experiment
-    from scones.training.loop import TrainResult
+    from scones.training.state import TrainResult
+
+OUTPUT_LAYERS = ("scones", "softmax")  # asking scones.outputs would import PyTorch
 
 OutputFlag = Annotated[
-    str | None, typer.Option("--output-layer", help="The output layer: scones or softmax [scones]")
+    str | None,
+    choice(
+        "--output-layer",
+        values=OUTPUT_LAYERS,
+        help="what turns logits into probabilities [scones]",
+        heading="Output",
+    ),
 ]
 AlphaFlag = Annotated[
-    float | None, typer.Option(help="α of SCONES: weight of the tokens that are not gold [0.5]")
+    float | None,
+    typer.Option(
+        help="α of SCONES: weight of the tokens that are not gold [0.5]", rich_help_panel="Output"
+    ),
 ]
 SmoothingFlag = Annotated[
-    float | None, typer.Option(help="λ: how far labels are from 0 and 1 [0.0]")
+    float | None,
+    typer.Option(help="λ: how far labels are from 0 and 1 [0.0]", rich_help_panel="Output"),
 ]
 RecipeFlag = Annotated[
     Path | None, typer.Option(help="A TOML file with what no flag gives: [model] [output] [train]")
@@ -38,15 +51,31 @@ def train(
     output_layer: OutputFlag = None,
     alpha: AlphaFlag = None,
     label_smoothing: SmoothingFlag = None,
+    as_json: JsonFlag = False,
     *,
     flags: dict[type, dict[str, Any]],
 ) -> None:
-    """Train a model; the same command goes on where it was stopped."""
+    """Train a model; the same command goes on where it was stopped.
+
+    In: STORE, made by scones prepare. Out: MODEL, the best model by greedy BLEU on the development
+    set, and in MODEL/training its log and its checkpoints; standard error shows how it goes. Every
+    option is also a key of a recipe, a TOML file; flags win over it. Processes of torchrun share
+    every batch.
+
+        scones train store runs/de-en --preset small --max-minutes 60
+        scones train store runs/softmax --output-layer softmax --max-steps 20000
+        scones train store runs/tea --recipe recipes/creamtea.toml --seed 2
+        torchrun --nproc-per-node 4 -m scones train store runs/de-en
+    """
+    from scones.processes import is_first
     from scones.training.loop import train as train_model
 
     experiment = read_experiment(recipe, flags, output_layer, alpha, label_smoothing)
     result = train_model(experiment, store, folder)
-    sys.stderr.write(describe(result, folder) + "\n")
+    if is_first():
+        sys.stderr.write(describe(result, folder) + "\n")
+    if as_json and is_first():
+        print_json({"model": str(folder), **asdict(result)})
     if result.interrupted:
         raise typer.Exit(130)
 
@@ -56,8 +85,9 @@ def describe(result: TrainResult, folder: Path) -> str:
     best = "never validated"
     if result.best_bleu is not None:
         best = f"best dev BLEU {result.best_bleu:.2f} at step {result.best_step}"
+    skipped = f", {result.skipped} steps skipped that were not finite" if result.skipped else ""
     return (
-        f"{folder}: {result.steps} steps in {result.seconds / 60:.1f} minutes, {best} "
+        f"{folder}: {result.steps} steps in {result.seconds / 60:.1f} minutes, {best}{skipped} "
         f"({result.reason})."
     )
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from scones.cli.flags import DeviceFlag, choice
 from scones.errors import SconesError
 
 if TYPE_CHECKING:
@@ -16,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def translate(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder.")],
-    search: Annotated[str, typer.Option(help="greedy or beam.")] = "greedy",
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder or an export.")],
+    search: Annotated[str, choice(values=("greedy", "beam"), help="How to search.")] = "greedy",
     beam_size: Annotated[int, typer.Option(help="Hypotheses that beam search keeps.")] = 4,
     n_best: Annotated[int, typer.Option(help="Translations a sentence (beam search).")] = 1,
     length_penalty: Annotated[
@@ -25,30 +27,45 @@ def translate(
     ] = 0.0,
     too_long: Annotated[
         str,
-        typer.Option(
-            help="What to do with a sentence beyond the model's limit: error (stop), cut it, or "
-            "skip it (an empty line); cut and skip warn."
+        choice(
+            values=("error", "cut", "skip"),
+            help="What to do with a sentence beyond the model's limit: stop, cut it, or skip it "
+            "(an empty line); cut and skip warn.",
         ),
     ] = "error",
     max_tokens: Annotated[int, typer.Option(help="Padded tokens of a batch.")] = 8192,
     chunk: Annotated[int, typer.Option(help="Lines to read ahead and sort by length.")] = 2000,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    precision: Annotated[str, typer.Option(help="float32 or bf16.")] = "float32",
+    device: DeviceFlag = "auto",
+    precision: Annotated[
+        str, choice(values=("float32", "bf16"), help="Of matrix products; bf16 is less exact.")
+    ] = "float32",
+    engine: Annotated[
+        str,
+        choice(
+            values=("auto", "torch", "ctranslate2"),
+            help="What searches; auto: the fastest that gives the model's own output.",
+        ),
+    ] = "auto",
     as_json: Annotated[
         bool, typer.Option("--json", help="A JSON object a line, tokens with probabilities.")
     ] = False,
 ) -> None:
-    """Translate standard input, one sentence a line; an empty line stays empty.
+    """Translate standard input to standard output, line by line in order.
 
-    With --n-best above 1 each translation is a line: input line number, log-probability, text,
-    separated by tabs.
+    In: one sentence a line, answered as it arrives; an empty line stays empty. Out: its
+    translation; with --n-best above 1 a line for each: input line number, log-probability, text,
+    separated by tabs; with --json an object a line. Processes of torchrun share the work.
+
+        scones translate runs/de-en < input.de > output.en
+        scones translate runs/de-en --search beam --n-best 5 < input.de
+        scones translate runs/de-en --json < input.de > output.jsonl
+        torchrun --nproc-per-node 4 -m scones translate runs/de-en < input.de
     """
-    from scones.cli.stream import chunks_of_lines
-    from scones.translator import TooLongError, load
+    from scones.processes import connected
+    from scones.translator import load
 
     if chunk < 1:
         raise SconesError(f"--chunk must be at least 1, not {chunk}.")
-    translator = load(model, device, precision)  # type: ignore[arg-type]
 
     def answer(lines: list[tuple[int, str]]) -> None:
         results = translator.translate(
@@ -57,7 +74,7 @@ def translate(
             beam_size=beam_size,
             n_best=n_best,
             length_penalty=length_penalty,
-            scores=as_json or n_best > 1,
+            scores=as_json,
             max_tokens=max_tokens,
             too_long=too_long,  # type: ignore[arg-type]
             first_number=lines[0][0],
@@ -65,6 +82,17 @@ def translate(
         for (number, source), translations in zip(lines, results, strict=True):
             _print(number, source, translations, as_json, n_best)
         sys.stdout.flush()
+
+    with connected("What was not written yet is not translated; start again.") as processes:
+        translator = load(model, device, precision, engine)  # type: ignore[arg-type]
+        with translator.shared(processes) as reads_and_writes:
+            if reads_and_writes:
+                _answer_all(answer, chunk * processes.count)
+
+
+def _answer_all(answer: Callable[[list[tuple[int, str]]], None], chunk: int) -> None:
+    from scones.cli.stream import chunks_of_lines
+    from scones.translator import TooLongError
 
     for lines in chunks_of_lines(sys.stdin.buffer, chunk):
         try:

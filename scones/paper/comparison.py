@@ -108,7 +108,7 @@ def compare(
         raise SconesError("The judged set is not the test set: their sources differ.")
     systems = {}
     for name, folder in models.items():
-        translator = load(folder, device)
+        translator = load(folder, device, engine="torch")  # greedy and beam by the same means
         systems[name] = report = SystemReport()
         for search in SEARCHES:
             say(f"{name}: {search}")

@@ -39,6 +39,7 @@ from scones.training.state import RunState, TrainResult
 from scones.training.validation import Validation, validate
 from scones.version import __version__, commit
 
+_GO_ON = "The same command goes on from the last checkpoint, also with another number of processes."
 _PERSISTENT = 10  # steps in a row that are not finite, after which a run will not recover
 
 
@@ -46,7 +47,7 @@ def train(
     experiment: Experiment, store_path: Path, folder: Path, quiet: bool = False
 ) -> TrainResult:
     """Train, or go on training, the model in `folder` on the store at `store_path`."""
-    with connected() as processes:
+    with connected(_GO_ON) as processes:
         store = TokenStore.open(store_path)
         folder = Path(folder)
         # What cannot be trained is refused before anything is on disk.

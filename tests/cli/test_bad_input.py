@@ -345,7 +345,7 @@ def test_train_refuses_a_damaged_store(
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--preset", "giant"], "preset 'giant' is not known"),
+        (["--preset", "giant"], "'preset' must be one of 'tiny', 'small', 'paper', not 'giant'"),
         (["--output-layer", "entmax"], "output layer 'entmax' is not known"),
         (["--alpha", -1], "alpha must be a positive number"),
         (["--max-steps", 0], "max_steps must be at least 1, not 0"),

@@ -1,0 +1,86 @@
+"""Engines: what searches for translations, PyTorch or CTranslate2 or each for what it does best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Literal, Protocol
+
+import torch
+
+from scones.bridges.ctranslate2 import CTranslate2Searcher
+from scones.errors import SconesError
+from scones.model.folder import ModelFolder
+from scones.outputs import output_layer
+from scones.search.corpus import SearchOptions, search_corpus
+from scones.search.stepping import Hypothesis
+
+Engine = Literal["auto", "torch", "ctranslate2"]
+
+
+class Searcher(Protocol):
+    """An engine with a model: the ids of sentences in, hypotheses out."""
+
+    @property
+    def tells_scores(self) -> bool:
+        """Whether it can give the log-probability of every token."""
+
+    def search(
+        self, sources: Sequence[Sequence[int]], options: SearchOptions
+    ) -> list[list[Hypothesis]]:
+        """Give up to n_best hypotheses for each source; no ids hold the end of sentence."""
+
+
+def searcher_for(folder: ModelFolder, engine: Engine) -> Searcher:
+    """Give a model to an engine."""
+    weights = folder.model.output_bias
+    fits = weights.device.type == "cpu" and weights.dtype == torch.float32
+    if engine == "ctranslate2" and not fits:
+        raise SconesError(
+            "CTranslate2 runs on a CPU in float32 here; use the device 'cpu' and the precision "
+            "'float32', or the engine 'torch'."
+        )
+    if engine == "ctranslate2":
+        return CTranslate2Searcher.of(folder)
+    return AutoSearcher(folder) if engine == "auto" and fits else TorchSearcher(folder)
+
+
+@dataclass(frozen=True)
+class TorchSearcher:
+    """PyTorch, which can do all there is."""
+
+    folder: ModelFolder
+    tells_scores: ClassVar[bool] = True
+
+    def search(
+        self, sources: Sequence[Sequence[int]], options: SearchOptions
+    ) -> list[list[Hypothesis]]:
+        """Search in batches of like lengths."""
+        return search_corpus(self.folder.model, output_layer(self.folder.output), sources, options)
+
+
+@dataclass(frozen=True)
+class AutoSearcher:
+    """CTranslate2 for what it does sooner, greedy search without scores; PyTorch for the rest."""
+
+    folder: ModelFolder
+    tells_scores: ClassVar[bool] = True
+
+    def search(
+        self, sources: Sequence[Sequence[int]], options: SearchOptions
+    ) -> list[list[Hypothesis]]:
+        """Search with the one or the other."""
+        plain = options.search == "greedy" and not options.scores
+        return (self._fastest if plain else self._torch).search(sources, options)
+
+    @property
+    def _torch(self) -> Searcher:
+        return TorchSearcher(self.folder)
+
+    @cached_property
+    def _fastest(self) -> Searcher:
+        try:
+            return CTranslate2Searcher.of(self.folder)
+        except (SconesError, OSError):  # not installed, or no room to convert
+            return self._torch

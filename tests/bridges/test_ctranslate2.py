@@ -1,0 +1,429 @@
+"""CTranslate2: the same greedy translations, as an engine and as an export."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+import scones
+from scones import SconesError, Translation
+from scones.bridges.ctranslate2 import CTranslate2Searcher, export
+from scones.bridges.ctranslate2.check import Check, gap, logit_difference, random_sources
+from scones.bridges.ctranslate2.convert import convert
+from scones.bridges.engines import AutoSearcher, TorchSearcher
+from scones.ids import END, PAD, UNKNOWN
+from scones.model.folder import ModelFolder
+from scones.model.transformer import Transformer
+from scones.outputs import output_layer
+from scones.search.corpus import SearchOptions, length_limit, padded, search_corpus
+
+ctranslate2 = pytest.importorskip("ctranslate2")
+
+LAYERS = ("scones", "softmax")
+GREEDY = SearchOptions(scores=False)
+
+
+@pytest.fixture(scope="module", params=[f"{layer}, {tied}" for layer in LAYERS for tied in "tu"])
+def folder(request: pytest.FixtureRequest, tiny_models: Path) -> ModelFolder:
+    """A model of either output layer, its embeddings tied or untied."""
+    layer, tied = request.param.split(", ")
+    folder = ModelFolder.load(tiny_models / layer)
+    return folder if tied == "u" else tie(folder)
+
+
+def tie(folder: ModelFolder) -> ModelFolder:
+    """Give a model of the same sizes one embedding, and a bias that keeps it talking."""
+    config = dataclasses.replace(folder.model.config, tied_embeddings=True)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        model = Transformer(config).eval()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(0.3 * torch.randn_like(parameter))
+    return dataclasses.replace(folder, model=model)
+
+
+@pytest.fixture
+def sentences(tea_pairs: list[tuple[str, str]]) -> list[str]:
+    return [source for source, _ in tea_pairs[:40]]
+
+
+@pytest.fixture(scope="module")
+def exports(tiny_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a float32 export of each tiny model: read-only, as those are."""
+    place = tmp_path_factory.mktemp("exports")
+    for layer in LAYERS:
+        export(tiny_models / layer, place / layer)
+    return place
+
+
+# the engine
+
+
+def test_greedy_search_finds_what_pytorch_finds(folder: ModelFolder) -> None:
+    sources = random_sources(folder.model.config)
+    ours = search_corpus(folder.model, output_layer(folder.output), sources, GREEDY)
+    searcher = CTranslate2Searcher.of(folder)
+    assert len({found.tokens for (found,) in ours}) > 10
+    for max_tokens in (1, 100, 8192):
+        options = dataclasses.replace(GREEDY, max_tokens=max_tokens)
+        assert searcher.search(sources, options) == ours
+    assert searcher.search([], GREEDY) == []
+
+
+def test_its_logits_are_ours(folder: ModelFolder) -> None:
+    searcher = CTranslate2Searcher.of(folder)
+    sources = random_sources(folder.model.config)[:8]
+    for source in sources:
+        _, logits_TV = searcher.logits(source)
+        assert logits_TV.shape[1] == folder.model.config.vocabulary
+        assert 0 < logit_difference(folder.model, searcher, source) < 1e-5 * abs(logits_TV).max()
+
+
+@pytest.mark.parametrize("said", [PAD, UNKNOWN, 300])
+def test_a_token_that_is_said_for_ever_is_cut_at_each_sentences_own_limit(
+    tiny_model: Path, said: int
+) -> None:
+    folder = ModelFolder.load(tiny_model)
+    with torch.no_grad():
+        folder.model.output_bias[said] = 500.0
+    longest = folder.model.config.max_length
+    sources = [[10] * count for count in (1, 2, 7, 30, longest - 1)]
+    found = CTranslate2Searcher.of(folder).search(sources, GREEDY)
+    for source, (one,) in zip(sources, found, strict=True):
+        limit = length_limit(len(source) + 1, longest)
+        assert (one.tokens, one.finished) == ((said,) * limit, False)
+
+
+def test_a_translation_may_be_empty(tiny_model: Path) -> None:
+    folder = ModelFolder.load(tiny_model)
+    with torch.no_grad():
+        folder.model.output_bias[END] = 500.0
+    ((one,),) = CTranslate2Searcher.of(folder).search([[10, 11]], GREEDY)
+    assert (one.tokens, one.finished) == ((), True)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_auto_and_both_engines_agree(tiny_models: Path, sentences: list[str], layer: str) -> None:
+    texts = ["", *sentences, " ", "Tee " * 200, "Tee " * 31, "≈ ✓ Ω", "x" * 60]
+    for too_long in ("cut", "skip"):
+        torch_found, auto, theirs = (
+            scones.load(tiny_models / layer, "cpu", engine=engine).translate(
+                texts, scores=False, too_long=too_long
+            )
+            for engine in ("torch", "auto", "ctranslate2")
+        )
+        assert torch_found == auto == theirs
+        assert auto[0] == auto[41] == [Translation("", (), None, None)]
+        assert len({one.text for (one,) in auto}) > 10
+    with pytest.raises(SconesError, match=r"Sentence 43 has .* pieces and the model takes 63"):
+        scones.load(tiny_models / layer, "cpu", engine="ctranslate2").translate(texts)
+
+
+def test_auto_takes_each_engine_for_what_it_can(
+    tiny_model: Path, sentences: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def spy(cls: type, name: str) -> None:
+        search = cls.search
+
+        def watched(*arguments: object) -> object:
+            asked.append(name)
+            return search(*arguments)
+
+        monkeypatch.setattr(cls, "search", watched)
+
+    spy(TorchSearcher, "torch")
+    spy(CTranslate2Searcher, "ctranslate2")
+    translator = scones.load(tiny_model, "cpu")
+    assert translator.translate(sentences[:2])[0][0].log_prob is not None
+    assert translator.translate(sentences[:2], search="beam")[0][0].log_prob is not None
+    translator.translate(sentences[:2], scores=False)
+    scones.load(tiny_model, "cpu", "bf16").translate(sentences[:2], scores=False)
+    assert asked == ["torch", "torch", "ctranslate2", "torch"]
+
+
+def test_without_ctranslate2_auto_is_pytorch(
+    tiny_model: Path, sentences: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = scones.load(tiny_model, "cpu").translate(sentences, scores=False)
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    assert scones.load(tiny_model, "cpu").translate(sentences, scores=False) == expected
+    said = r"not installed; install it with pip install 'scones\[ctranslate2\]'"
+    with pytest.raises(SconesError, match=said):
+        scones.load(tiny_model, "cpu", engine="ctranslate2")
+    with pytest.raises(SconesError, match=said):
+        export(tiny_model, tmp_path / "export")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_full_disk_does_not_stop_auto(
+    tiny_model: Path, sentences: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("scones.bridges.ctranslate2.searcher.convert", full)
+    searcher = AutoSearcher(ModelFolder.load(tiny_model))
+    assert len(searcher.search([[10, 11]], GREEDY)) == 1
+
+
+def test_converting_leaves_nothing_behind_and_the_model_as_it_was(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = ModelFolder.load(tiny_model)
+    before = {name: tensor.clone() for name, tensor in folder.model.state_dict().items()}
+    CTranslate2Searcher.of(folder)
+    assert not [*tmp_path.iterdir()]
+    convert(folder, tmp_path, "int8")
+    for name, tensor in folder.model.state_dict().items():
+        assert torch.equal(tensor, before[name]), name
+
+
+# beams
+
+
+def test_beams_are_refused_for_what_is_not_a_softmax(
+    tiny_models: Path, exports: Path, sentences: list[str]
+) -> None:
+    said = "beam search applies a softmax, for which this model was not trained; use greedy"
+    for translator in (
+        scones.load(tiny_models / "scones", "cpu", engine="ctranslate2"),
+        scones.load(exports / "scones"),
+    ):
+        with pytest.raises(SconesError, match=said):
+            translator.translate(sentences, search="beam")
+
+
+def test_a_softmax_model_has_beams_like_ours(
+    tiny_models: Path, exports: Path, sentences: list[str]
+) -> None:
+    options = {"search": "beam", "beam_size": 4, "n_best": 2}
+    ours = scones.load(tiny_models / "softmax", "cpu").translate(sentences, **options)
+    theirs = scones.load(exports / "softmax").translate(sentences, **options)
+    same = [
+        (mine, other)
+        for (mine, *_), (other, *_) in zip(ours, theirs, strict=True)
+        if mine.tokens == other.tokens and mine.finished
+    ]
+    assert len(same) >= 0.8 * len(sentences)
+    for mine, other in same:
+        assert other.log_prob == pytest.approx(mine.log_prob, abs=1e-3)
+        assert other.token_log_probs is None
+    assert all(found[0].log_prob >= found[-1].log_prob for found in theirs if found[-1].finished)
+
+
+# the export
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_an_export_translates_as_the_model_does(
+    tiny_models: Path, exports: Path, sentences: list[str], layer: str
+) -> None:
+    model = scones.load(tiny_models / layer, "cpu")
+    exported = scones.load(exports / layer)
+    expected = model.translate(["", *sentences], scores=False)
+    assert exported.translate(["", *sentences]) == expected
+    assert exported.output == model.output
+    assert (exported.source_language, exported.target_language) == ("de", "en")
+    assert exported.model.config == model.model.config
+
+
+def test_an_export_tells_where_it_comes_from(tiny_model: Path, exports: Path) -> None:
+    facts = json.loads((exports / "scones" / "config.json").read_text())["scones"]
+    weights = (tiny_model / "model.safetensors").read_bytes()
+    assert facts["weights_digest"] == hashlib.sha256(weights).hexdigest()
+    assert (facts["engine"], facts["quantization"], facts["steps"]) == ("ctranslate2", "float32", 7)
+    assert facts["engine_version"] == ctranslate2.__version__
+    assert facts["check"]["equal"] == facts["check"]["sentences"] == 64
+    assert 0 < facts["check"]["largest_logit_difference"] < 1e-3
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_the_lines_of_its_readme_work_without_scones(
+    exports: Path, sentences: list[str], layer: str
+) -> None:
+    expected = scones.load(exports / layer).translate(sentences[:1])[0][0].text
+    card = (exports / layer / "README.md").read_text()
+    program = card.split("```python\n")[2].split("```")[0]
+    assert "scones" not in program
+    program = program.replace("path/to/this/folder", str(exports / layer))
+    said: list[str] = []
+    exec(program.replace("…", sentences[0]), {"print": said.append})
+    assert said == [expected]
+    assert ("Keep `beam_size=1`" in card) == (layer == "scones")
+
+
+@pytest.mark.parametrize("quantization", ["int8", "float16", "bfloat16"])
+def test_a_quantised_export_is_smaller_and_runs_so(
+    tiny_model: Path, exports: Path, tmp_path: Path, sentences: list[str], quantization: str
+) -> None:
+    done = export(tiny_model, tmp_path / "small", quantization, sentences)
+    sizes = [(place / "model.bin").stat().st_size for place in (done.folder, exports / "scones")]
+    assert sizes[0] < 0.6 * sizes[1]
+    assert done.check.sentences == len(sentences)
+    assert 1e-4 < done.check.largest_logit_difference < 2.0
+    found = scones.load(done.folder).translate(sentences)
+    exact = scones.load(exports / "scones").translate(sentences)
+    equal = sum(one == other for one, other in zip(found, exact, strict=True))
+    assert equal == done.check.equal
+    assert equal > len(sentences) // 4
+
+
+def test_what_an_export_cannot_do_is_refused(exports: Path, tmp_path: Path) -> None:
+    place = exports / "scones"
+    exported = scones.load(place)
+    with pytest.raises(SconesError, match="tells no probabilities of tokens; ask for no scores"):
+        exported.translate(["Tee"], scores=True)
+    with pytest.raises(SconesError, match="gives no scores; use the model folder"):
+        exported.score([("Tee", "tea")])
+    for options in ({"engine": "torch"}, {"device": "cuda"}, {"precision": "bf16"}):
+        with pytest.raises(SconesError, match="is an export for CTranslate2, which runs it on a"):
+            scones.load(place, **options)
+    with pytest.raises(SconesError, match="is an export itself"):
+        export(place, tmp_path / "again")
+
+
+def test_a_wrong_engine_or_quantisation_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(SconesError, match="engine 'steam' is not known"):
+        scones.load(tiny_model, engine="steam")
+    with pytest.raises(SconesError, match="runs on a CPU in float32 here"):
+        scones.load(tiny_model, "cpu", "bf16", engine="ctranslate2")
+    with pytest.raises(SconesError, match="quantisation 'int3' is not known; there are float32"):
+        export(tiny_model, tmp_path / "export", "int3")
+    with pytest.raises(SconesError, match="no sentence to check with"):
+        export(tiny_model, tmp_path / "export", sentences=["", "Tee " * 200])
+    assert not [*tmp_path.iterdir()]
+
+
+def test_only_an_export_is_overwritten(tiny_models: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_models / "scones", tmp_path / "model")
+    for overwrite, said in ((False, "exists already"), (True, "is not an export, so it is not")):
+        with pytest.raises(SconesError, match=said):
+            export(tiny_models / "scones", tmp_path / "model", overwrite=overwrite)
+    scones.load(tmp_path / "model", "cpu")
+    export(tiny_models / "scones", tmp_path / "export")
+    with pytest.raises(SconesError, match="exists already"):
+        export(tiny_models / "softmax", tmp_path / "export")
+    export(tiny_models / "softmax", tmp_path / "export", overwrite=True)
+    assert scones.load(tmp_path / "export").output.name == "softmax"
+
+
+# damage
+
+
+def cut_short(place: Path) -> None:
+    file = place / "model.bin"
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def flip_a_bit(place: Path) -> None:
+    content = bytearray((place / "model.bin").read_bytes())
+    content[len(content) // 2] ^= 4
+    (place / "model.bin").write_bytes(content)
+
+
+def without(name: str) -> Callable[[Path], None]:
+    return lambda place: (place / name).unlink()
+
+
+def facts(**changes: object) -> Callable[[Path], None]:
+    def damage(place: Path) -> None:
+        config = json.loads((place / "config.json").read_text())
+        config["scones"] |= changes
+        (place / "config.json").write_text(json.dumps(config))
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (cut_short, r"model\.bin is damaged; export the model again\.$"),
+        (flip_a_bit, r"model\.bin is damaged; export"),
+        (without("model.bin"), r"model\.bin does not exist; the folder is incomplete"),
+        (without("subwords.model"), r"subwords\.model does not exist"),
+        (facts(digests=None), r"config\.json is damaged; export the model again"),
+        (facts(digests={}), r"config\.json is damaged; export the model again"),
+        (facts(model={"size": 32}), r"config\.json is damaged: 'vocabulary' is missing"),
+        (facts(model=[1]), r"config\.json is damaged; export the model again"),
+        (facts(output=7), r"config\.json is damaged; export the model again"),
+        (facts(engine="steam"), r"config\.json names the engine 'steam', which is not known"),
+    ],
+)
+def test_a_damaged_export_is_refused(
+    exports: Path, tmp_path: Path, damage: Callable[[Path], None], said: str
+) -> None:
+    shutil.copytree(exports / "scones", tmp_path / "export")
+    damage(tmp_path / "export")
+    with pytest.raises(SconesError, match=said):
+        scones.load(tmp_path / "export")
+
+
+def test_an_export_that_ctranslate2_cannot_read_is_refused(exports: Path, tmp_path: Path) -> None:
+    place = tmp_path / "export"
+    shutil.copytree(exports / "scones", place)
+    cut_short(place)
+    digests = json.loads((place / "config.json").read_text())["scones"]["digests"]
+    digests["model.bin"] = hashlib.sha256((place / "model.bin").read_bytes()).hexdigest()
+    facts(digests=digests)(place)
+    with pytest.raises(SconesError, match=r"CTranslate2 cannot open .*incomplete"):
+        scones.load(place)
+
+
+def test_a_model_of_another_vocabulary_cannot_be_exported(
+    tiny_model: Path, tmp_path: Path, tea_pairs: list[tuple[str, str]]
+) -> None:
+    from scones.text.subwords import Subwords
+
+    shutil.copytree(tiny_model, tmp_path / "model")
+    other = Subwords.train((text for pair in tea_pairs for text in pair), 400)
+    other.save(tmp_path / "model" / "subwords.model")
+    with pytest.raises(SconesError, match=r"subwords\.model has 400 pieces and .* says 500"):
+        export(tmp_path / "model", tmp_path / "export")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+# the check
+
+
+def test_an_export_that_says_something_else_is_not_written(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(folder: ModelFolder, place: Path, quantization: str) -> None:
+        other = ModelFolder.load(tiny_model)
+        with torch.no_grad():
+            other.model.output_bias[END] -= 2.0
+        convert(other, place, quantization)
+
+    monkeypatch.setattr("scones.bridges.ctranslate2.exported.convert", wrong)
+    with pytest.raises(SconesError, match=r"does not give the output of .* of 64 sentences differ"):
+        export(tiny_model, tmp_path / "export")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_the_gap_is_taken_where_translations_part(tiny_model: Path) -> None:
+    folder = ModelFolder.load(tiny_model)
+    source, ours, theirs = [300, 301], [310, 311, END], [310, 400, 401]
+    with torch.inference_mode():
+        hidden_BTD = folder.model(padded([source], "cpu"), torch.tensor([[PAD, 310]]))
+        logits_V = folder.model.logits(hidden_BTD)[0, 1]
+    assert gap(folder.model, source, ours, theirs) == pytest.approx(
+        float(logits_V[311] - logits_V[400]), abs=1e-5
+    )
+
+
+def test_only_near_ties_pass() -> None:
+    assert Check(10, 10, 0, 0.0, 1e-5).passed
+    assert Check(10, 9, 1, 5e-4, 1e-5).passed
+    assert not Check(10, 9, 0, 0.01, 1e-5).passed
