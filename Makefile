@@ -34,6 +34,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/language_identification.py
 	$(BIN)/python benchmarks/prepare.py
 	$(BIN)/python benchmarks/cpu_attention.py
+	test ! -d runs/tatoeba || $(BIN)/python benchmarks/engines.py --scones runs/tatoeba
 
 wheel: $(VENV)/.installed-dev
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .

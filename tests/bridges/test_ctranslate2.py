@@ -427,3 +427,13 @@ def test_only_near_ties_pass() -> None:
     assert Check(10, 10, 0, 0.0, 1e-5).passed
     assert Check(10, 9, 1, 5e-4, 1e-5).passed
     assert not Check(10, 9, 0, 0.01, 1e-5).passed
+
+
+def test_opening_a_model_leaves_pytorch_its_threads(tiny_models: Path) -> None:
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        CTranslate2Searcher.of(ModelFolder.load(tiny_models / "scones"))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

@@ -43,6 +43,7 @@ class CTranslate2Searcher:
             )
         except (RuntimeError, ValueError) as problem:
             raise SconesError(f"CTranslate2 cannot open {place}: {problem}.") from None
+        torch.set_num_threads(self._threads)  # opening a model there leaves PyTorch one thread
 
     @classmethod
     def of(cls, folder: ModelFolder) -> CTranslate2Searcher:
