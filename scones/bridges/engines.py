@@ -12,6 +12,8 @@ import torch
 from scones.bridges.ctranslate2 import CTranslate2Searcher
 from scones.errors import SconesError
 from scones.model.folder import ModelFolder
+from scones.model.packing import packed
+from scones.model.transformer import Transformer
 from scones.outputs import output_layer
 from scones.search.corpus import SearchOptions, search_corpus
 from scones.search.stepping import Hypothesis
@@ -57,7 +59,11 @@ class TorchSearcher:
         self, sources: Sequence[Sequence[int]], options: SearchOptions
     ) -> list[list[Hypothesis]]:
         """Search in batches of like lengths."""
-        return search_corpus(self.folder.model, output_layer(self.folder.output), sources, options)
+        return search_corpus(self._model, output_layer(self.folder.output), sources, options)
+
+    @cached_property
+    def _model(self) -> Transformer:
+        return packed(self.folder.model)
 
 
 @dataclass(frozen=True)
@@ -74,7 +80,7 @@ class AutoSearcher:
         plain = options.search == "greedy" and not options.scores
         return (self._fastest if plain else self._torch).search(sources, options)
 
-    @property
+    @cached_property
     def _torch(self) -> Searcher:
         return TorchSearcher(self.folder)
 

@@ -163,6 +163,7 @@ class Transformer(nn.Module):
         self.decoder_norm = nn.LayerNorm(config.size)
         self.output_bias = nn.Parameter(torch.zeros(config.vocabulary))
         self.dropout = nn.Dropout(config.dropout)
+        self.head: nn.Module | None = None  # what computes logits instead, where it is packed
         self.positions: Tensor
         self.register_buffer("positions", sinusoids(config.max_length, config.size), False)
         self._initialise()
@@ -208,6 +209,9 @@ class Transformer(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Give the logits (…, V) of hidden states (…, D)."""
+        if self.head is not None:
+            packed: Tensor = self.head(hidden)
+            return packed
         return functional.linear(hidden, self.output_weight, self.output_bias)
 
     def start(self, source_BS: Tensor, beams: int = 1) -> DecoderState:
