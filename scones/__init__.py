@@ -13,8 +13,9 @@ from scones.errors import SconesError
 from scones.version import __version__
 
 if TYPE_CHECKING:
-    from scones.outputs.fused import fused_scones_loss
+    from scones.outputs.fused import fused_cross_entropy, fused_scones_loss
     from scones.outputs.scones import scones_loss
+    from scones.outputs.sharded import sharded_scones_loss
     from scones.translator import Translation, Translator, load
 
 __all__ = [
@@ -22,17 +23,21 @@ __all__ = [
     "Translation",
     "Translator",
     "__version__",
+    "fused_cross_entropy",
     "fused_scones_loss",
     "load",
     "scones_loss",
+    "sharded_scones_loss",
 ]
 
 _HOMES = {
     "Translation": "scones.translator",
     "Translator": "scones.translator",
+    "fused_cross_entropy": "scones.outputs.fused",
     "fused_scones_loss": "scones.outputs.fused",
     "load": "scones.translator",
     "scones_loss": "scones.outputs.scones",
+    "sharded_scones_loss": "scones.outputs.sharded",
 }
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from scones.errors import SconesError
+from scones.kernels import usable
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -78,6 +79,19 @@ class OutputLayer(ABC):
         """Describe this layer as it stands in a model's config.json and in a recipe."""
         instance: DataclassInstance = self  # type: ignore[assignment]
         return {"layer": self.name, **asdict(instance)}
+
+
+def best_logits(
+    logits_NV: Tensor, k: int, normed: bool = False
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Give the k largest logits a row, their tokens, and the row's log-sum-exp where asked for."""
+    if k <= 16 and usable(logits_NV.device) and not logits_NV.requires_grad:
+        from scones.kernels import decoding
+
+        return decoding.best_logits(logits_NV, k, normed)
+    values_Nk, tokens_Nk = logits_NV.topk(k, dim=-1)
+    norm_N = torch.logsumexp(logits_NV.float(), dim=-1) if normed else None
+    return values_Nk.float(), tokens_Nk, norm_N
 
 
 def check_smoothing(label_smoothing: float) -> None:

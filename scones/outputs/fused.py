@@ -1,23 +1,43 @@
-"""The SCONES loss fused with the output matrix: no logits are ever kept.
+"""Losses fused with the output matrix: no logits are ever kept.
 
-The gradient of a logit depends on that logit alone (ασ(z), or -σ(-z) for the gold token), so
-the forward pass can make it at once. Tokens are taken in chunks; of each chunk the logits are
-computed, turned into their gradient in place, multiplied out and forgotten. The backward pass
-has nothing left to do but to scale.
+Tokens are taken in chunks. Of each chunk the logits are computed, turned into their gradient in
+place, multiplied out and forgotten, all in the forward pass; the backward pass has nothing left
+to do but to scale. SCONES and softmax differ in one rule, which turns logits into losses and
+gradients. SCONES' rule looks at each logit alone, so that the columns of the vocabulary may even
+be in different processes (`scones.outputs.sharded`); softmax's needs the whole row.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from scones.ids import PAD
+from scones.kernels import usable
 
-_CHUNK_NUMBERS = {"cpu": 2**21, "cuda": 2**26}
-"""Logits of one chunk: on a CPU few enough for its cache, on a GPU enough to keep it busy."""
+if TYPE_CHECKING:
+    from scones.kernels.head import Turn
+
+_CHUNK_BYTES = {"cpu": 2**26, "cuda": 2**27}
+"""Logits that exist at a time: enough for efficient matrix products."""
+
+_BLOCK_NUMBERS = {"cpu": 2**21, "cuda": 2**26}
+"""Those that are turned into gradients at a time, in float32: on a CPU few enough for its cache."""
+
+
+class Rule(Protocol):
+    """What turns logits into losses and their gradient."""
+
+    def __call__(self, logits_nV: Tensor, gold_n1: Tensor) -> tuple[Tensor, Tensor]:
+        """Give losses (n) and the gradient (n, V); it may be written over the logits."""
+
+    def turn(self) -> Turn:
+        """Give the kernel that does the same."""
 
 
 def fused_scones_loss(
@@ -34,110 +54,257 @@ def fused_scones_loss(
     Equal to `scones_loss(hidden @ weight.T + bias, targets, …)` in value and gradients, with the
     memory of one chunk of logits instead of all of them.
     """
-    hidden_ND, targets_N = hidden.flatten(0, -2), targets.flatten()
-    keep = (targets_N != ignore_index).nonzero().squeeze(1)
-    total = scones_loss_sum(
-        hidden_ND[keep], weight, bias, targets_N[keep], None, alpha, label_smoothing
-    )
-    return total / max(1, keep.numel())
+    rule = SconesRule(alpha, label_smoothing)
+    return _mean_loss(hidden, weight, bias, targets, rule, ignore_index)
 
 
-def scones_loss_sum(
+def fused_cross_entropy(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    targets: Tensor,
+    label_smoothing: float = 0.0,
+    ignore_index: int = PAD,
+) -> Tensor:
+    """Compute the mean cross-entropy of hidden states (…, D) against token ids (…).
+
+    Equal to PyTorch's `cross_entropy(hidden @ weight.T + bias, targets, …)` in value and
+    gradients, with the memory of one chunk of logits instead of all of them.
+    """
+    rule = SoftmaxRule(label_smoothing)
+    return _mean_loss(hidden, weight, bias, targets, rule, ignore_index)
+
+
+def loss_sum(
     hidden_ND: Tensor,
     weight_VD: Tensor,
     bias_V: Tensor,
     targets_N: Tensor,
     weights_N: Tensor | None,
-    alpha: float,
-    label_smoothing: float,
+    rule: Rule,
 ) -> Tensor:
     """Sum the (weighted) losses of hidden states, none of them padding."""
-    if torch.is_autocast_enabled(hidden_ND.device.type):
-        precision = torch.get_autocast_dtype(hidden_ND.device.type)
-    else:
-        precision = hidden_ND.dtype
-    inputs = (hidden_ND, weight_VD, bias_V, targets_N, weights_N)
-    settings = (alpha, label_smoothing, precision)
+    inputs = (hidden_ND, weight_VD, bias_V, targets_N, weights_N, rule)
     if not torch.is_grad_enabled():
-        return _loss_and_gradients(*inputs, *settings, wanted=False)[0]
-    loss: Tensor = _FusedScones.apply(*inputs, *settings)
+        return loss_and_gradients(*inputs, wanted=False)[0]
+    loss: Tensor = _FusedLoss.apply(*inputs)
     return loss
 
 
-class _FusedScones(torch.autograd.Function):
+@dataclass(frozen=True)
+class SconesRule:
+    """The gradient of a logit is α(σ(z) - λ), or λ - σ(-z) where its token is gold."""
+
+    alpha: float
+    label_smoothing: float
+    sharded: bool = False
+    """Whether these are only some columns of the vocabulary, so that gold may be none of them."""
+
+    def __call__(self, logits_nV: Tensor, gold_n1: Tensor) -> tuple[Tensor, Tensor]:
+        """Give the losses, and write the gradient over the logits."""
+        here_n1 = None
+        if self.sharded:
+            last = logits_nV.size(1) - 1
+            here_n1 = (gold_n1 >= 0) & (gold_n1 <= last)
+            gold_n1 = gold_n1.clamp(0, last)
+        gold_loss_n1, gold_gradient_n1 = self._at_gold(logits_nV.gather(1, gold_n1), here_n1)
+        negatives_nV = functional.softplus(logits_nV)
+        if self.label_smoothing:
+            negatives_nV.sub_(logits_nV, alpha=self.label_smoothing)
+        # The gold token is left out of the sum, not subtracted from it: that would cancel.
+        negatives_nV.scatter_(1, gold_n1, 0.0)
+        losses_n = gold_loss_n1.squeeze(1) + self.alpha * negatives_nV.sum(dim=1)
+        gradient_nV = logits_nV.sigmoid_()
+        if self.label_smoothing:
+            gradient_nV.sub_(self.label_smoothing)
+        gradient_nV.mul_(self.alpha).scatter_(1, gold_n1, gold_gradient_n1)
+        return losses_n, gradient_nV
+
+    def turn(self) -> Turn:
+        """Give the kernel that does the same; it needs no hint that gold may be elsewhere."""
+        from scones.kernels.head import SconesTurn
+
+        return SconesTurn(self.alpha, self.label_smoothing)
+
+    def _at_gold(self, logits_n1: Tensor, here_n1: Tensor | None) -> tuple[Tensor, Tensor]:
+        smoothing = self.label_smoothing
+        loss_n1 = functional.softplus(-logits_n1) + smoothing * logits_n1
+        gradient_n1 = smoothing - torch.sigmoid(-logits_n1)
+        if here_n1 is None:
+            return loss_n1, gradient_n1
+        # Where gold is in another shard, this column is a token like the others.
+        other_loss_n1 = self.alpha * (functional.softplus(logits_n1) - smoothing * logits_n1)
+        other_gradient_n1 = self.alpha * (torch.sigmoid(logits_n1) - smoothing)
+        return (
+            torch.where(here_n1, loss_n1, other_loss_n1),
+            torch.where(here_n1, gradient_n1, other_gradient_n1),
+        )
+
+
+@dataclass(frozen=True)
+class SoftmaxRule:
+    """The gradient of a logit is its token's probability minus its smoothed label."""
+
+    label_smoothing: float
+
+    def __call__(self, logits_nV: Tensor, gold_n1: Tensor) -> tuple[Tensor, Tensor]:
+        """Give the losses and the gradient."""
+        smoothing = self.label_smoothing
+        largest_n1, best_n1 = logits_nV.max(dim=1, keepdim=True)
+        gradient_nV = torch.softmax(logits_nV, dim=1)
+        # The largest probability never underflows, so that it gives the normaliser.
+        normaliser_n1 = largest_n1 - gradient_nV.gather(1, best_n1).log()
+        losses_n1 = normaliser_n1 - logits_nV.gather(1, gold_n1)
+        if smoothing:
+            even_losses_n1 = normaliser_n1 - logits_nV.mean(dim=1, keepdim=True)
+            losses_n1 = torch.lerp(losses_n1, even_losses_n1, smoothing)
+            gradient_nV.sub_(smoothing / logits_nV.size(1))
+        gold_gradient_n1 = gradient_nV.gather(1, gold_n1) - (1 - smoothing)
+        gradient_nV.scatter_(1, gold_n1, gold_gradient_n1)
+        return losses_n1.squeeze(1), gradient_nV
+
+    def turn(self) -> Turn:
+        """Give the kernel that does the same."""
+        from scones.kernels.head import SoftmaxTurn
+
+        return SoftmaxTurn(self.label_smoothing)
+
+
+class _FusedLoss(torch.autograd.Function):
     """Sum of losses; gradients are made in the forward pass."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
-        total, gradients = _loss_and_gradients(*inputs, wanted=True)
+        total, gradients = loss_and_gradients(*inputs, wanted=True)
         ctx.save_for_backward(*gradients)
+        ctx.types = [tensor.dtype for tensor in inputs[:3]]
         return total
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        gradients = (gradient * outer[0] for gradient in ctx.saved_tensors)
-        return (*gradients, None, None, None, None, None)
+        gradients = (
+            torch.mul(gradient, outer[0], out=torch.empty_like(gradient, dtype=kind))
+            for gradient, kind in zip(ctx.saved_tensors, ctx.types, strict=True)
+        )
+        return (*gradients, None, None, None)
 
 
-def _loss_and_gradients(
+def loss_and_gradients(
     hidden_ND: Tensor,
     weight_VD: Tensor,
     bias_V: Tensor,
     targets_N: Tensor,
     weights_N: Tensor | None,
-    alpha: float,
-    label_smoothing: float,
-    precision: torch.dtype,
+    rule: Rule,
     *,
     wanted: bool,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Sum the losses; give the gradients of states, matrix and bias too, where they are wanted."""
+    device = hidden_ND.device.type
+    precision = hidden_ND.dtype
+    if torch.is_autocast_enabled(device):
+        precision = torch.get_autocast_dtype(device)
+    inputs = (hidden_ND, weight_VD, bias_V, targets_N, weights_N)
+    if usable(hidden_ND.device) and precision.itemsize <= 4:
+        return _by_kernels(*inputs, rule, precision, wanted)
+    return _by_chunks(*inputs, rule, precision, wanted)
+
+
+def _by_kernels(
+    hidden_ND: Tensor,
+    weight_VD: Tensor,
+    bias_V: Tensor,
+    targets_N: Tensor,
+    weights_N: Tensor | None,
+    rule: Rule,
+    precision: torch.dtype,
+    wanted: bool,
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    from scones.kernels import head
+
+    factors = (hidden_ND.to(precision), weight_VD.to(precision))
+    return head.loss_and_gradients(*factors, bias_V, targets_N, weights_N, rule.turn(), wanted)
+
+
+def _by_chunks(
+    hidden_ND: Tensor,
+    weight_VD: Tensor,
+    bias_V: Tensor,
+    targets_N: Tensor,
+    weights_N: Tensor | None,
+    rule: Rule,
+    precision: torch.dtype,
+    wanted: bool,
+) -> tuple[Tensor, tuple[Tensor, ...]]:
     exact = torch.promote_types(torch.float32, hidden_ND.dtype)
-    table_VD = weight_VD.to(precision)
-    numbers = _CHUNK_NUMBERS.get(hidden_ND.device.type, _CHUNK_NUMBERS["cpu"])
-    rows = max(1, numbers // weight_VD.size(0))
+    table_VD, addend_V = weight_VD.to(precision), bias_V.to(exact)
     total = torch.zeros((), dtype=exact, device=hidden_ND.device)
     to_hidden, to_weight, to_bias = (
         torch.zeros_like(tensor, dtype=exact) for tensor in (hidden_ND, weight_VD, bias_V)
     )
-    for begin in range(0, targets_N.numel(), rows):
-        part = slice(begin, begin + rows)
+    vocabulary, tokens = weight_VD.size(0), targets_N.numel()
+    size = _rows(_CHUNK_BYTES, hidden_ND.device, vocabulary * precision.itemsize)
+    # One place for all chunks: fresh memory would cost more than what is computed in it.
+    space_nV = table_VD.new_empty(min(size, tokens), vocabulary)
+    for part in _slices(tokens, size):
         states_nD = hidden_ND[part].to(precision)
-        logits_nV = functional.linear(states_nD, table_VD, bias_V.to(precision)).to(exact)
-        weights_n1 = None if weights_N is None else weights_N[part].unsqueeze(1)
-        gold_n1 = targets_N[part].unsqueeze(1)
-        losses_n = _turn_into_gradient(logits_nV, gold_n1, alpha, label_smoothing)
-        if weights_n1 is not None:
-            losses_n = losses_n * weights_n1.squeeze(1)
-            logits_nV *= weights_n1
-        total += losses_n.sum()
+        logits_nV = torch.mm(states_nD, table_VD.T, out=space_nV[: len(states_nD)])
+        weights_n = None if weights_N is None else weights_N[part]
+        total += _turn_into_gradient(logits_nV, addend_V, targets_N[part], weights_n, rule, to_bias)
         if wanted:
-            to_bias += logits_nV.sum(dim=0)
-            gradient_nV = logits_nV.to(precision)
-            to_hidden[part] = gradient_nV @ table_VD
-            to_weight += gradient_nV.T @ states_nD
+            to_hidden[part] = logits_nV @ table_VD
+            if precision == exact:
+                to_weight.addmm_(logits_nV.T, states_nD)
+            else:
+                to_weight += logits_nV.T @ states_nD
     if not wanted:
         return total, ()
-    gradients = (
-        to_hidden.to(hidden_ND.dtype), to_weight.to(weight_VD.dtype), to_bias.to(bias_V.dtype)
-    )  # fmt: skip
-    return total, gradients
+    return total, (to_hidden, to_weight, to_bias)
 
 
 def _turn_into_gradient(
-    logits_nV: Tensor, gold_n1: Tensor, alpha: float, label_smoothing: float
+    logits_nV: Tensor,
+    bias_V: Tensor,
+    targets_n: Tensor,
+    weights_n: Tensor | None,
+    rule: Rule,
+    to_bias: Tensor,
 ) -> Tensor:
-    """Give each row's loss, and write the gradient of the loss over the logits."""
-    gold_logits_n1 = logits_nV.gather(1, gold_n1)
-    negatives_nV = functional.softplus(logits_nV)
-    if label_smoothing:
-        negatives_nV.sub_(logits_nV, alpha=label_smoothing)
-    # The gold token is left out of the sum, not subtracted from it: the difference would cancel.
-    negatives_nV.scatter_(1, gold_n1, 0.0)
-    positive_n1 = functional.softplus(-gold_logits_n1) + label_smoothing * gold_logits_n1
-    losses_n = positive_n1.squeeze(1) + alpha * negatives_nV.sum(dim=1)
-    logits_nV.sigmoid_()
-    if label_smoothing:
-        logits_nV.sub_(label_smoothing)
-    logits_nV *= alpha
-    logits_nV.scatter_(1, gold_n1, label_smoothing - torch.sigmoid(-gold_logits_n1))
-    return losses_n
+    """Write the gradient over logits that lack their bias, add it to the bias', sum the losses."""
+    total = torch.zeros_like(bias_V[0])
+    vocabulary = len(bias_V)
+    for few in _slices(len(targets_n), _rows(_BLOCK_NUMBERS, bias_V.device, vocabulary)):
+        logits_bV = logits_nV[few].to(bias_V.dtype).add_(bias_V)
+        losses_b, gradient_bV = rule(logits_bV, targets_n[few].unsqueeze(1))
+        if weights_n is not None:
+            losses_b = losses_b * weights_n[few]
+            gradient_bV *= weights_n[few].unsqueeze(1)
+        total += losses_b.sum()
+        to_bias += gradient_bV.sum(dim=0)
+        logits_nV[few] = gradient_bV
+    return total
+
+
+def _rows(limits: dict[str, int], device: torch.device, row: int) -> int:
+    """Say how many rows stay within a device's limit; one at least."""
+    return max(1, limits.get(device.type, limits["cpu"]) // row)
+
+
+def _slices(length: int, size: int) -> Iterator[slice]:
+    return (slice(begin, begin + size) for begin in range(0, length, size))
+
+
+def _mean_loss(
+    hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, rule: Rule, ignore_index: int
+) -> Tensor:
+    hidden_ND, targets_N = hidden.flatten(0, -2), targets.flatten()
+    if usable(hidden.device):  # and nobody should wait there to be told how many there are
+        from scones.kernels.head import IGNORED
+
+        ignored_N = targets_N == ignore_index
+        targets_N = targets_N.masked_fill(ignored_N, IGNORED)
+        total = loss_sum(hidden_ND, weight, bias, targets_N, None, rule)
+        return total / (~ignored_N).sum().clamp(min=1)
+    keep = (targets_N != ignore_index).nonzero().squeeze(1)
+    total = loss_sum(hidden_ND[keep], weight, bias, targets_N[keep], None, rule)
+    return total / max(1, keep.numel())

@@ -19,8 +19,8 @@ from torch.nn import functional
 
 from scones.errors import SconesError
 from scones.ids import PAD
-from scones.outputs.base import OutputLayer, check_smoothing, without_padding
-from scones.outputs.fused import scones_loss_sum
+from scones.outputs.base import OutputLayer, best_logits, check_smoothing, without_padding
+from scones.outputs.fused import SconesRule, loss_sum
 from scones.recipes import option
 
 
@@ -108,9 +108,8 @@ class Scones(OutputLayer):
         weights_N: Tensor | None = None,
     ) -> Tensor:
         """Sum the losses without keeping the logits: their gradient is made on the way."""
-        return scones_loss_sum(
-            hidden_ND, weight_VD, bias_V, targets_N, weights_N, self.alpha, self.label_smoothing
-        )
+        rule = SconesRule(self.alpha, self.label_smoothing)
+        return loss_sum(hidden_ND, weight_VD, bias_V, targets_N, weights_N, rule)
 
     def log_scores(self, logits_NV: Tensor) -> Tensor:
         """Log-sigmoid: every token for itself."""
@@ -118,8 +117,8 @@ class Scones(OutputLayer):
 
     def best(self, logits_NV: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Take the top k of the raw logits; the sigmoid keeps their order, so k of it suffice."""
-        logits_Nk, tokens_Nk = logits_NV.topk(k, dim=-1)
-        return functional.logsigmoid(logits_Nk.float()), tokens_Nk
+        logits_Nk, tokens_Nk, _ = best_logits(logits_NV, k)
+        return functional.logsigmoid(logits_Nk), tokens_Nk
 
     def scores_of(self, logits_NV: Tensor, tokens_N: Tensor) -> Tensor:
         """Log-sigmoid of one logit a row."""

@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from scones.ids import PAD
-from scones.outputs.base import OutputLayer, check_smoothing, without_padding
+from scones.outputs.base import OutputLayer, best_logits, check_smoothing, without_padding
+from scones.outputs.fused import SoftmaxRule, loss_sum
 from scones.recipes import option
 
 
@@ -37,14 +38,27 @@ class Softmax(OutputLayer):
         )
         return losses_N.masked_fill(~keep_N, 0.0)
 
+    def loss(
+        self,
+        hidden_ND: Tensor,
+        weight_VD: Tensor,
+        bias_V: Tensor,
+        targets_N: Tensor,
+        weights_N: Tensor | None = None,
+    ) -> Tensor:
+        """Sum the losses without keeping the logits: their gradient is made on the way."""
+        rule = SoftmaxRule(self.label_smoothing)
+        return loss_sum(hidden_ND, weight_VD, bias_V, targets_N, weights_N, rule)
+
     def log_scores(self, logits_NV: Tensor) -> Tensor:
         """Log-softmax."""
         return torch.log_softmax(logits_NV.float(), dim=-1)
 
     def best(self, logits_NV: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Normalise, but write only k scores a row: the order is that of the logits."""
-        logits_Nk, tokens_Nk = logits_NV.topk(k, dim=-1)
-        return logits_Nk.float() - _normaliser(logits_NV).unsqueeze(-1), tokens_Nk
+        logits_Nk, tokens_Nk, norm_N = best_logits(logits_NV, k, normed=True)
+        assert norm_N is not None
+        return logits_Nk - norm_N.unsqueeze(-1), tokens_Nk
 
     def scores_of(self, logits_NV: Tensor, tokens_N: Tensor) -> Tensor:
         """Log-softmax of one logit a row."""

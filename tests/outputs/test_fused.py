@@ -1,6 +1,8 @@
-"""The fused SCONES loss equals the plain one, in value and in all three gradients."""
+"""The fused losses equal the plain ones, in value and in all three gradients."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -10,8 +12,29 @@ from torch.nn import functional
 import scones
 from scones.outputs import OutputLayer, fused
 from scones.outputs.scones import Scones
+from scones.outputs.softmax import Softmax
 
 VOCABULARY, SIZE = 11, 5
+
+Loss = Callable[..., Tensor]
+
+
+def plain_cross_entropy(
+    logits: Tensor, targets: Tensor, label_smoothing: float = 0.0, ignore_index: int = 0
+) -> Tensor:
+    """PyTorch's own, which is NaN where all is padding."""
+    return functional.cross_entropy(
+        logits.flatten(0, -2),
+        targets.flatten(),
+        ignore_index=ignore_index,
+        label_smoothing=label_smoothing,
+    )
+
+
+FUSED = {"scones": scones.fused_scones_loss, "softmax": scones.fused_cross_entropy}
+PLAIN = {"scones": scones.scones_loss, "softmax": plain_cross_entropy}
+each_layer = pytest.mark.parametrize("layer", FUSED)
+each_smoothing = pytest.mark.parametrize("smoothing", [0.0, 0.1])
 
 
 def draw(*shape: int, dtype: torch.dtype, seed: int) -> Tensor:
@@ -28,62 +51,99 @@ def leaves(dtype: torch.dtype, *rows: int) -> tuple[Tensor, Tensor, Tensor]:
     return hidden, weight, bias
 
 
-@pytest.fixture(params=[1, 3, 100], ids=lambda rows: f"{rows} rows a chunk")
-def _chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(fused._CHUNK_NUMBERS, "cpu", request.param * VOCABULARY)
-
-
-@pytest.mark.usefixtures("_chunks")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize(("alpha", "smoothing"), [(0.5, 0.0), (0.1, 0.1), (2.0, 0.1)])
-@pytest.mark.parametrize("ignore_index", [0, -100])
-def test_fused_equals_plain(
-    dtype: torch.dtype, alpha: float, smoothing: float, ignore_index: int
-) -> None:
-    inputs = leaves(dtype, 3, 4)
-    targets = torch.tensor([[3, 1, 0, 0], [10, 2, 5, 1], [0, 0, 0, 0]])
-    targets = targets.masked_fill(targets == 0, ignore_index)
-    options = (alpha, smoothing, ignore_index)
-    plain = scones.scones_loss(functional.linear(*inputs), targets, *options)
-    found = scones.fused_scones_loss(*inputs, targets, *options)
-    assert found.dtype == dtype
+def check_equal(found: Tensor, plain: Tensor, inputs: tuple[Tensor, ...]) -> None:
+    """Compare losses, and the gradients of thrice the loss."""
     torch.testing.assert_close(found, plain)
     expected = torch.autograd.grad(3 * plain, inputs)
     for gradient, wanted in zip(torch.autograd.grad(3 * found, inputs), expected, strict=True):
         torch.testing.assert_close(gradient, wanted)
 
 
+def check_near(
+    found: Tensor, exact: Tensor, inputs: tuple[Tensor, ...], exactly: tuple[Tensor, ...]
+) -> None:
+    """Compare what bf16 gives with float64."""
+    assert found.dtype == torch.float32
+    assert found.item() == pytest.approx(exact.item(), rel=1e-3)
+    expected = torch.autograd.grad(exact, exactly)
+    for leaf, gradient, wanted in zip(
+        inputs, torch.autograd.grad(found, inputs), expected, strict=True
+    ):
+        assert gradient.dtype == leaf.dtype
+        assert (gradient.double() - wanted).norm() / wanted.norm() < 1e-2
+
+
+@pytest.fixture(params=[(1, 1), (3, 2), (100, 3), (100, 100)], ids="{0[0]} rows by {0[1]}".format)
+def _chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many rows a chunk (in float32; half as many in float64), so many a block."""
+    rows, few = request.param
+    monkeypatch.setitem(fused._CHUNK_BYTES, "cpu", rows * VOCABULARY * 4)
+    monkeypatch.setitem(fused._BLOCK_NUMBERS, "cpu", few * VOCABULARY)
+
+
+@pytest.mark.usefixtures("_chunks")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("ignore_index", [0, -100])
+@each_smoothing
+@pytest.mark.parametrize("alpha", [0.1, 0.5, 2.0, None])
+def test_fused_equals_plain(
+    dtype: torch.dtype, alpha: float | None, smoothing: float, ignore_index: int
+) -> None:
+    layer, own = ("softmax", ()) if alpha is None else ("scones", (alpha,))
+    inputs = leaves(dtype, 3, 4)
+    targets = torch.tensor([[3, 1, 0, 0], [10, 2, 5, 1], [0, 0, 0, 0]])
+    targets = targets.masked_fill(targets == 0, ignore_index)
+    options = (*own, smoothing, ignore_index)
+    found = FUSED[layer](*inputs, targets, *options)
+    assert found.dtype == dtype
+    check_equal(found, PLAIN[layer](functional.linear(*inputs), targets, *options), inputs)
+
+
 @pytest.mark.usefixtures("_chunks")
 @pytest.mark.parametrize("weighted", [True, False])
-def test_the_layers_loss_equals_the_plain_way(weighted: bool) -> None:
-    layer, inputs = Scones(alpha=0.3, label_smoothing=0.1), leaves(torch.float32, 7)
-    targets = torch.tensor([3, 1, 10, 2, 5, 1, 9])
+@pytest.mark.parametrize("layer", [Scones(0.3, 0.1), Softmax(0.1)], ids=lambda layer: layer.name)
+def test_the_layers_loss_equals_the_plain_way(layer: OutputLayer, weighted: bool) -> None:
+    inputs, targets = leaves(torch.float32, 7), torch.tensor([3, 1, 10, 2, 5, 1, 9])
     weights = torch.rand(7, generator=torch.Generator().manual_seed(5)) if weighted else None
-    plain = OutputLayer.loss(layer, *inputs, targets, weights)
     found = layer.loss(*inputs, targets, weights)
-    torch.testing.assert_close(found, plain)
-    expected = torch.autograd.grad(plain, inputs)
-    for gradient, wanted in zip(torch.autograd.grad(found, inputs), expected, strict=True):
-        torch.testing.assert_close(gradient, wanted)
+    check_equal(found, OutputLayer.loss(layer, *inputs, targets, weights), inputs)
 
 
 @pytest.mark.usefixtures("_chunks")
-def test_the_gradient_is_the_slope() -> None:
+@each_layer
+@each_smoothing
+def test_the_gradient_is_the_slope(layer: str, smoothing: float) -> None:
     inputs, targets = leaves(torch.float64, 4), torch.tensor([3, 0, 7, 1])
 
     def loss(*values: Tensor) -> Tensor:
-        return scones.fused_scones_loss(*values, targets, 0.5, 0.1)
+        return FUSED[layer](*values, targets, label_smoothing=smoothing)
 
     assert torch.autograd.gradcheck(loss, inputs)
 
 
+@each_layer
+def test_one_token(layer: str) -> None:
+    inputs, targets = leaves(torch.float32, 1), torch.tensor([4])
+    found = FUSED[layer](*inputs, targets)
+    check_equal(found, PLAIN[layer](functional.linear(*inputs), targets), inputs)
+
+
+@each_layer
+@pytest.mark.parametrize("rows", [0, 2])
+def test_nothing_to_predict_is_a_loss_of_zero(layer: str, rows: int) -> None:
+    inputs = leaves(torch.float32, rows)
+    loss = FUSED[layer](*inputs, torch.zeros(rows, dtype=torch.long))
+    assert loss.item() == 0
+    assert all(torch.all(gradient == 0) for gradient in torch.autograd.grad(loss, inputs))
+
+
+@each_layer
 @pytest.mark.parametrize("filling", [float("nan"), float("inf")])
-def test_what_stands_under_padding_passes_nowhere(filling: float) -> None:
+def test_what_stands_under_padding_passes_nowhere(layer: str, filling: float) -> None:
     hidden, weight, bias = leaves(torch.float32, 3)
     with torch.no_grad():
         hidden[1] = filling
-    targets = torch.tensor([4, 0, 7])
-    scones.fused_scones_loss(hidden, weight, bias, targets).backward()
+    FUSED[layer](hidden, weight, bias, torch.tensor([4, 0, 7])).backward()
     assert hidden.grad is not None
     assert torch.all(hidden.grad[1] == 0)
     for leaf in (hidden, weight, bias):
@@ -92,36 +152,72 @@ def test_what_stands_under_padding_passes_nowhere(filling: float) -> None:
         assert leaf.grad.abs().max() > 0
 
 
-def test_all_padding_is_a_loss_of_zero() -> None:
-    inputs = leaves(torch.float32, 2)
-    loss = scones.fused_scones_loss(*inputs, torch.zeros(2, dtype=torch.long))
-    assert loss.item() == 0
-    assert all(torch.all(gradient == 0) for gradient in torch.autograd.grad(loss, inputs))
+@each_layer
+@pytest.mark.parametrize("target", [-1, VOCABULARY])
+def test_a_token_outside_the_vocabulary_is_no_token(layer: str, target: int) -> None:
+    with pytest.raises((IndexError, RuntimeError), match="out of"):
+        FUSED[layer](*leaves(torch.float32, 2), torch.tensor([3, target]))
 
 
-def test_only_what_is_asked_for_is_trained() -> None:
+@each_layer
+def test_only_what_is_asked_for_is_trained(layer: str) -> None:
     hidden, weight, bias = leaves(torch.float32, 2)
     weight, bias = weight.detach(), bias.detach()
     targets = torch.tensor([3, 4])
-    found = scones.fused_scones_loss(hidden, weight, bias, targets)
-    plain = scones.scones_loss(functional.linear(hidden, weight, bias), targets)
-    torch.testing.assert_close(
-        torch.autograd.grad(found, hidden), torch.autograd.grad(plain, hidden)
-    )
+    plain = PLAIN[layer](functional.linear(hidden, weight, bias), targets)
+    check_equal(FUSED[layer](hidden, weight, bias, targets), plain, (hidden,))
     with torch.inference_mode():
-        torch.testing.assert_close(
-            scones.fused_scones_loss(hidden, weight, bias, targets), plain.detach()
-        )
+        found = FUSED[layer](hidden, weight, bias, targets)
+    torch.testing.assert_close(found, plain.detach())
 
 
-def test_under_autocast_it_computes_as_the_plain_one_does() -> None:
-    inputs, targets = leaves(torch.float32, 6), torch.tensor([3, 1, 10, 2, 5, 1])
-    with torch.autocast("cpu", torch.bfloat16):
-        found = scones.fused_scones_loss(*inputs, targets)
-        plain = scones.scones_loss(functional.linear(*inputs), targets)
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found, plain)
-    expected = torch.autograd.grad(plain, inputs)
-    for gradient, wanted in zip(torch.autograd.grad(found, inputs), expected, strict=True):
-        assert gradient.dtype == torch.float32
-        torch.testing.assert_close(gradient, wanted, atol=2e-2, rtol=2e-2)
+@each_layer
+@each_smoothing
+@pytest.mark.parametrize("autocast", [True, False])
+def test_bf16_is_near_float64(
+    layer: str, smoothing: float, autocast: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(fused._CHUNK_BYTES, "cpu", 16 * 300 * 2)  # several chunks are added up
+    generator = torch.Generator().manual_seed(7)
+    drawn = (
+        torch.randn(64, 32, generator=generator),
+        0.2 * torch.randn(300, 32, generator=generator),
+        torch.randn(300, generator=generator) - 5,
+    )
+    inputs = tuple((t if autocast else t.bfloat16()).requires_grad_() for t in drawn)
+    exactly = tuple(tensor.detach().double().requires_grad_() for tensor in inputs)
+    targets = torch.randint(1, 300, (64,), generator=generator)
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        found = FUSED[layer](*inputs, targets, label_smoothing=smoothing)
+    exact = PLAIN[layer](functional.linear(*exactly), targets, label_smoothing=smoothing)
+    check_near(found, exact, inputs, exactly)
+
+
+@each_layer
+@each_smoothing
+def test_float32_keeps_its_digits_over_a_large_vocabulary(layer: str, smoothing: float) -> None:
+    generator = torch.Generator().manual_seed(8)
+    hidden = torch.randn(6, SIZE, generator=generator)
+    weight = 4 * torch.randn(32_000, SIZE, generator=generator)
+    bias = torch.randn(32_000, generator=generator) - 8
+    targets = torch.tensor([1, 77, 500, 31_999, 2, 3])
+    inputs = tuple(tensor.requires_grad_() for tensor in (hidden, weight, bias))
+    exact = tuple(tensor.detach().double().requires_grad_() for tensor in inputs)
+    found = FUSED[layer](*inputs, targets, label_smoothing=smoothing)
+    wanted = PLAIN[layer](functional.linear(*exact), targets, label_smoothing=smoothing)
+    assert found.item() == pytest.approx(wanted.item(), rel=1e-5)
+    expected = torch.autograd.grad(wanted, exact)
+    for gradient, slope in zip(torch.autograd.grad(found, inputs), expected, strict=True):
+        assert (gradient.double() - slope).norm() / slope.norm() < 1e-5
+
+
+@pytest.mark.parametrize("certain", [5.0, 20.0, 60.0])
+def test_under_scones_a_nearly_certain_gold_token_keeps_its_gradient(certain: float) -> None:
+    hidden, weight = torch.tensor([[1.0]]), torch.tensor([[-certain], [certain]])
+    bias = torch.zeros(2, requires_grad=True)
+    scones.fused_scones_loss(hidden, weight, bias, torch.tensor([1])).backward()
+    assert bias.grad is not None
+    small = torch.sigmoid(torch.tensor(-certain, dtype=torch.float64))
+    torch.testing.assert_close(
+        bias.grad.double(), small * torch.tensor([0.5, -1], dtype=torch.float64), rtol=1e-5, atol=0
+    )
