@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 import torch
-from torch import distributed, nn
+from torch import Tensor, distributed, nn
 
 from scones.errors import SconesError
 
@@ -92,6 +92,12 @@ class Processes:
         total = torch.tensor(values, dtype=torch.float64)
         distributed.all_reduce(total)
         return list(total.tolist())
+
+    def add_up(self, tensor: Tensor) -> Tensor:
+        """Add up a tensor over all processes, in place; on a GPU nothing waits for the result."""
+        if self.count > 1:
+            distributed.all_reduce(tensor)
+        return tensor
 
     def from_first(self, make: Callable[[], T]) -> T:
         """Let the first process make something (or do something) and give it to all."""

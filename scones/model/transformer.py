@@ -19,18 +19,26 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from scones.ids import PAD
+from scones.kernels import attention_fits, usable
 from scones.model.cache import DecoderState, LayerCache
 from scones.model.config import ModelConfig
+from scones.model.dropout import Dropout, Noise
+from scones.model.spans import PackedTokens, Spans
+
+Extent = Tensor | Spans | None
+"""Where sentences end: a mask over padded ones, spans of packed ones, or nowhere special."""
 
 
 class Attention(nn.Module):
     """Multi-head attention: over the sequence itself, or from it over a memory."""
 
-    def __init__(self, config: ModelConfig, *, crossing: bool) -> None:
+    def __init__(self, config: ModelConfig, noise: Noise, *, crossing: bool) -> None:
         super().__init__()
         size = config.size
         self.heads = config.heads
         self.dropout = config.attention_dropout
+        self.noise = noise
+        self.site = noise.site()
         self.query = nn.Linear(size, size) if crossing else None
         self.inputs = nn.Linear(size, 2 * size if crossing else 3 * size)  # key, value | q, k, v
         self.output = nn.Linear(size, size)
@@ -40,10 +48,26 @@ class Attention(nn.Module):
         keys, values = self._split_heads(self.inputs(memory_BSD), parts=2)
         return keys, values
 
-    def forward(self, x_BTD: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+    def forward(self, x: Tensor, extent: Extent = None, causal: bool = False) -> Tensor:
         """Attend over the sequence itself."""
-        queries, keys, values = self._split_heads(self.inputs(x_BTD), parts=3)
-        return self.attend(queries, keys, values, mask, causal)
+        if isinstance(extent, Spans):
+            mixed_ND = extent.within(self.inputs(x), self.heads, causal, *self._chance())
+            within: Tensor = self.output(mixed_ND)
+            return within
+        queries, keys, values = self._split_heads(self.inputs(x), parts=3)
+        return self.attend(queries, keys, values, extent, causal)
+
+    def over(self, x: Tensor, memory: Tensor, extent: Extent, memory_extent: Extent) -> Tensor:
+        """Attend from x over a memory."""
+        if isinstance(extent, Spans) and isinstance(memory_extent, Spans):
+            assert self.query is not None
+            mixed_ND = extent.across(
+                self.query(x), self.inputs(memory), memory_extent, self.heads, *self._chance()
+            )
+            across: Tensor = self.output(mixed_ND)
+            return across
+        assert not isinstance(memory_extent, Spans)
+        return self.cross(x, *self.keys_and_values(memory), memory_extent)
 
     def cross(self, x_BTD: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
         """Attend from x over a memory that was projected before."""
@@ -79,6 +103,10 @@ class Attention(nn.Module):
         output: Tensor = self.output(mixed_BHTK.transpose(1, 2).flatten(2))
         return output
 
+    def _chance(self) -> tuple[Tensor, float]:
+        """Give the seed and the rate at which weights are dropped."""
+        return self.noise.seeds_S[self.site], self.dropout if self.training else 0.0
+
     def _split_heads(self, x_BTX: Tensor, parts: int) -> tuple[Tensor, ...]:
         batch, length, _ = x_BTX.shape
         x_pBHTK = x_BTX.view(batch, length, parts, self.heads, -1).permute(2, 0, 3, 1, 4)
@@ -102,39 +130,43 @@ class FeedForward(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention and feed-forward, each behind a layer norm and a residual."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, noise: Noise) -> None:
         super().__init__()
         self.attention_norm = nn.LayerNorm(config.size)
-        self.attention = Attention(config, crossing=False)
+        self.attention = Attention(config, noise, crossing=False)
         self.feed_forward_norm = nn.LayerNorm(config.size)
         self.feed_forward = FeedForward(config)
-        self.dropout = nn.Dropout(config.dropout)
+        self.attention_dropout = Dropout(config.dropout, noise)
+        self.feed_forward_dropout = Dropout(config.dropout, noise)
 
-    def forward(self, x_BSD: Tensor, mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, extent: Extent) -> Tensor:
         """Transform the source positions."""
-        x_BSD = x_BSD + self.dropout(self.attention(self.attention_norm(x_BSD), mask))
-        return x_BSD + self.dropout(self.feed_forward(self.feed_forward_norm(x_BSD)))
+        x = x + self.attention_dropout(self.attention(self.attention_norm(x), extent))
+        return x + self.feed_forward_dropout(self.feed_forward(self.feed_forward_norm(x)))
 
 
 class DecoderLayer(nn.Module):
     """Causal self-attention, attention over the source, feed-forward."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, noise: Noise) -> None:
         super().__init__()
         self.attention_norm = nn.LayerNorm(config.size)
-        self.attention = Attention(config, crossing=False)
+        self.attention = Attention(config, noise, crossing=False)
         self.cross_norm = nn.LayerNorm(config.size)
-        self.cross = Attention(config, crossing=True)
+        self.cross = Attention(config, noise, crossing=True)
         self.feed_forward_norm = nn.LayerNorm(config.size)
         self.feed_forward = FeedForward(config)
-        self.dropout = nn.Dropout(config.dropout)
+        self.attention_dropout = Dropout(config.dropout, noise)
+        self.cross_dropout = Dropout(config.dropout, noise)
+        self.feed_forward_dropout = Dropout(config.dropout, noise)
 
-    def forward(self, x_BTD: Tensor, memory_BSD: Tensor, mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, memory: Tensor, extent: Extent, memory_extent: Extent) -> Tensor:
         """Transform all target positions at once (training, scoring)."""
-        x_BTD = x_BTD + self.dropout(self.attention(self.attention_norm(x_BTD), causal=True))
-        keys, values = self.cross.keys_and_values(memory_BSD)
-        x_BTD = x_BTD + self.dropout(self.cross.cross(self.cross_norm(x_BTD), keys, values, mask))
-        return x_BTD + self.dropout(self.feed_forward(self.feed_forward_norm(x_BTD)))
+        attended = self.attention(self.attention_norm(x), extent, causal=True)
+        x = x + self.attention_dropout(attended)
+        crossed = self.cross.over(self.cross_norm(x), memory, extent, memory_extent)
+        x = x + self.cross_dropout(crossed)
+        return x + self.feed_forward_dropout(self.feed_forward(self.feed_forward_norm(x)))
 
     def step(self, x_ND: Tensor, cache: LayerCache, mask: Tensor | None) -> Tensor:
         """Transform one new target position a row."""
@@ -157,12 +189,18 @@ class Transformer(nn.Module):
         if not config.tied_embeddings:
             self.target_embedding = nn.Embedding(config.vocabulary, config.size)
             self.output_embedding = nn.Embedding(config.vocabulary, config.size)
-        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+        self.noise = noise = Noise()
+        self.encoder = nn.ModuleList(
+            EncoderLayer(config, noise) for _ in range(config.encoder_layers)
+        )
         self.encoder_norm = nn.LayerNorm(config.size)
-        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        self.decoder = nn.ModuleList(
+            DecoderLayer(config, noise) for _ in range(config.decoder_layers)
+        )
         self.decoder_norm = nn.LayerNorm(config.size)
         self.output_bias = nn.Parameter(torch.zeros(config.vocabulary))
-        self.dropout = nn.Dropout(config.dropout)
+        self.source_dropout = Dropout(config.dropout, noise)
+        self.target_dropout = Dropout(config.dropout, noise)
         self.head: nn.Module | None = None  # what computes logits instead, where it is packed
         self.positions: Tensor
         self.register_buffer("positions", sinusoids(config.max_length, config.size), False)
@@ -187,25 +225,43 @@ class Transformer(nn.Module):
         """Where the weights are."""
         return self.output_bias.device
 
+    @property
+    def has_kernels(self) -> bool:
+        """Whether the kernels that need no padding take this model where it is."""
+        return usable(self.device) and attention_fits(self.config.size // self.config.heads)
+
     def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
         """Give the hidden states (B, T, D) that predict each next token of `target_BT`."""
         mask = source_mask(source_BS)
         memory_BSD = self.encode(source_BS, mask)
-        x_BTD = self.dropout(self._embed_target(target_BT) + self.positions[: target_BT.size(1)])
-        for layer in self.decoder:
-            x_BTD = layer(x_BTD, memory_BSD, mask)
-        hidden_BTD: Tensor = self.decoder_norm(x_BTD)
-        return hidden_BTD
+        x_BTD = self._embed_target(target_BT) + self.positions[: target_BT.size(1)]
+        return self._decode(x_BTD, memory_BSD, None, mask)
+
+    def forward_packed(self, source: PackedTokens, target: PackedTokens) -> Tensor:
+        """Give the hidden states (N, D) of sentences without padding."""
+        x_MD = self._embed_source(source.ids_N) + self.positions[source.places_N]
+        memory_MD = self._encode(x_MD, source.spans)
+        x_ND = self._embed_target(target.ids_N) + self.positions[target.places_N]
+        return self._decode(x_ND, memory_MD, target.spans, source.spans)
 
     def encode(self, source_BS: Tensor, mask: Tensor | None) -> Tensor:
         """Give the memory (B, S, D) that the decoder attends over."""
-        scale = math.sqrt(self.config.size)
-        x_BSD = self.embedding(source_BS) * scale + self.positions[: source_BS.size(1)]
-        x_BSD = self.dropout(x_BSD)
+        x_BSD = self._embed_source(source_BS) + self.positions[: source_BS.size(1)]
+        return self._encode(x_BSD, mask)
+
+    def _encode(self, x: Tensor, extent: Extent) -> Tensor:
+        x = self.source_dropout(x)
         for layer in self.encoder:
-            x_BSD = layer(x_BSD, mask)
-        memory_BSD: Tensor = self.encoder_norm(x_BSD)
-        return memory_BSD
+            x = layer(x, extent)
+        memory: Tensor = self.encoder_norm(x)
+        return memory
+
+    def _decode(self, x: Tensor, memory: Tensor, extent: Extent, memory_extent: Extent) -> Tensor:
+        x = self.target_dropout(x)
+        for layer in self.decoder:
+            x = layer(x, memory, extent, memory_extent)
+        hidden: Tensor = self.decoder_norm(x)
+        return hidden
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Give the logits (…, V) of hidden states (…, D)."""
@@ -224,15 +280,24 @@ class Transformer(nn.Module):
 
     def step(self, state: DecoderState, tokens_N: Tensor) -> Tensor:
         """Feed one token a row and give the logits (N, V) of the next; the state grows by one."""
+        return self.logits(self.hidden_step(state, tokens_N))
+
+    def hidden_step(self, state: DecoderState, tokens_N: Tensor) -> Tensor:
+        """Step, but stop at the hidden states (N, D) that the logits are made of."""
         x_ND = self._embed_target(tokens_N) + self.positions[state.length]
         for layer, cache in zip(self.decoder_layers(), state.layers, strict=True):
             x_ND = layer.step(x_ND, cache, state.mask)
         state.length += 1
-        return self.logits(self.decoder_norm(x_ND))
+        hidden_ND: Tensor = self.decoder_norm(x_ND)
+        return hidden_ND
 
     def decoder_layers(self) -> Iterator[DecoderLayer]:
         """Give the decoder's layers, with their type."""
         return cast(Iterator[DecoderLayer], iter(self.decoder))
+
+    def _embed_source(self, tokens: Tensor) -> Tensor:
+        embedded: Tensor = self.embedding(tokens) * math.sqrt(self.config.size)
+        return embedded
 
     def _embed_target(self, tokens: Tensor) -> Tensor:
         table = self.embedding if self.config.tied_embeddings else self.target_embedding

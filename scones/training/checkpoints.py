@@ -67,8 +67,7 @@ class Checkpoint:
         for name, tensor in self.optimizer.items():
             key, _, parameter_name = name.partition("/")
             parameter = parameters[parameter_name]
-            on_device = tensor if tensor.ndim == 0 else tensor.to(parameter.device)
-            optimizer.state[parameter][key] = on_device
+            optimizer.state[parameter][key] = tensor.to(parameter.device)
         if (cpu := self.random.get(f"cpu/{process}")) is not None:
             torch.set_rng_state(cpu)
         cuda = self.random.get(f"cuda/{process}")

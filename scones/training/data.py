@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from scones.errors import SconesError
-from scones.ids import PAD
+from scones.ids import END, PAD
+from scones.model.spans import PackedTokens, Spans
+from scones.model.transformer import Transformer
 from scones.text.batches import pad_batch, plan_batches
-from scones.text.store import ParallelTokens
+from scones.text.store import ParallelTokens, Sentences
 
 
 @dataclass(frozen=True)
@@ -36,15 +39,10 @@ WHOLE = Share(0, 1)
 
 @dataclass(frozen=True)
 class Batch:
-    """Sentence pairs as tensors. Only real target tokens are predicted, padding is left out."""
+    """Sentence pairs as tensors, in one of two layouts. Only real target tokens are predicted."""
 
-    source_BS: Tensor
-    inputs_BT: Tensor
-    """What the decoder is fed: the target, one later, behind the start token."""
-    real_N: Tensor
-    """The places in the flattened (B·T) target that hold a token."""
     targets_N: Tensor
-    """The tokens there."""
+    """The tokens to predict."""
     weights_N: Tensor | None
     """The weight of each in the loss; None where all are 1."""
     tokens: int
@@ -52,45 +50,118 @@ class Batch:
     total: float
     """The sum of the weights, likewise."""
 
-    def to(self, device: torch.device) -> Batch:
-        """Copy the tensors to a device."""
-        return Batch(
-            self.source_BS.to(device),
-            self.inputs_BT.to(device),
-            self.real_N.to(device),
-            self.targets_N.to(device),
-            None if self.weights_N is None else self.weights_N.to(device),
-            self.tokens,
-            self.total,
-        )
+    def hidden(self, model: Transformer) -> Tensor:
+        """Give the hidden states (N, D) that predict the targets."""
+        raise NotImplementedError
+
+    def pinned(self) -> Self:
+        """Copy the tensors to memory that a GPU can read while it computes."""
+        return _with_tensors(self, Tensor.pin_memory)
+
+    def to(self, device: torch.device) -> Self:
+        """Copy the tensors to a device; from pinned memory the copy is not waited for."""
+        return _with_tensors(self, lambda tensor: tensor.to(device, non_blocking=True))
+
+
+@dataclass(frozen=True)
+class PaddedBatch(Batch):
+    """Sentences side by side, the shorter ones filled up: what CPUs compute."""
+
+    source_BS: Tensor
+    inputs_BT: Tensor
+    """What the decoder is fed: the target, one later, behind the start token."""
+    real_N: Tensor
+    """The places in the flattened (B·T) target that hold a token."""
+
+    def hidden(self, model: Transformer) -> Tensor:
+        """Give the hidden states of the real places."""
+        hidden_BTD = model(self.source_BS, self.inputs_BT)
+        return hidden_BTD.flatten(0, 1).index_select(0, self.real_N)
+
+
+@dataclass(frozen=True)
+class PackedBatch(Batch):
+    """Sentences one behind another: nothing is computed for padding, but kernels are needed."""
+
+    source: PackedTokens
+    inputs: PackedTokens
+
+    def hidden(self, model: Transformer) -> Tensor:
+        """Give the hidden states of all places."""
+        return model.forward_packed(self.source, self.inputs)
+
+
+def _with_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """Give a copy of a dataclass, and of those in it, with every tensor changed."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    changed = {
+        field.name: _with_tensors(getattr(value, field.name), change) for field in fields(value)
+    }
+    return replace(value, **changed)
 
 
 def make_batch(
     tokens: ParallelTokens, indices: np.ndarray, by_sentence: bool, share: Share = WHOLE
-) -> Batch:
+) -> PaddedBatch:
     """Make the batch of some pairs; `by_sentence` weighs tokens so that sentences count equally."""
-    whole = int(tokens.targets.lengths_of(indices).sum()) + len(indices)
-    mine = indices[share.process :: share.processes]
-    idle = len(mine) == 0  # every process has to have something to compute, if only with no weight
-    source, target = pad_batch(tokens, indices[:1] if idle else mine)
+    mine, facts = _portion(tokens, indices, by_sentence, share)
+    source, target = pad_batch(tokens, mine)
     inputs = np.full_like(target, PAD)
     inputs[:, 1:] = target[:, :-1]
     flat = target.reshape(-1)
     real = np.flatnonzero(flat != PAD)
+    return PaddedBatch(
+        targets_N=torch.from_numpy(flat[real]),
+        source_BS=torch.from_numpy(source),
+        inputs_BT=torch.from_numpy(inputs),
+        real_N=torch.from_numpy(real),
+        **facts,
+    )
+
+
+def make_packed_batch(
+    tokens: ParallelTokens, indices: np.ndarray, by_sentence: bool, share: Share = WHOLE
+) -> PackedBatch:
+    """Make the same batch without padding."""
+    mine, facts = _portion(tokens, indices, by_sentence, share)
+    source = _pack(tokens.sources, mine)
+    target = _pack(tokens.targets, mine)
+    inputs_N = target.ids_N.roll(1)
+    inputs_N[target.spans.starts[:-1].long()] = PAD
+    return PackedBatch(
+        targets_N=target.ids_N, source=source, inputs=replace(target, ids_N=inputs_N), **facts
+    )
+
+
+def _pack(sentences: Sentences, indices: np.ndarray) -> PackedTokens:
+    """Put sentences, each ended, one behind another."""
+    ids, lengths = sentences.gather(indices)
+    starts = np.concatenate([[0], np.cumsum(lengths + 1)])
+    places = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths + 1)
+    ended = np.full(starts[-1], END, dtype=np.int64)
+    ended[places < np.repeat(lengths, lengths + 1)] = ids
+    spans = Spans(torch.from_numpy(starts.astype(np.int32)), int(lengths.max()) + 1)
+    return PackedTokens(torch.from_numpy(ended), torch.from_numpy(places), spans)
+
+
+def _portion(
+    tokens: ParallelTokens, indices: np.ndarray, by_sentence: bool, share: Share
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """Give a process's pairs of a batch, and the facts of the batch that no layout changes."""
+    whole = int(tokens.targets.lengths_of(indices).sum()) + len(indices)
+    mine = indices[share.process :: share.processes]
+    idle = len(mine) == 0  # every process has to have something to compute, if only with no weight
+    mine = indices[:1] if idle else mine
     weights = None
     if by_sentence or idle:
-        lengths = (target != PAD).sum(axis=1)
+        lengths = tokens.targets.lengths_of(mine) + 1
         each = np.zeros(len(lengths)) if idle else 1 / lengths
         weights = torch.from_numpy(np.repeat(each, lengths).astype(np.float32))
-    return Batch(
-        torch.from_numpy(source),
-        torch.from_numpy(inputs),
-        torch.from_numpy(real),
-        torch.from_numpy(flat[real]),
-        weights,
-        whole,
-        float(len(indices) if by_sentence else whole),
-    )
+    total = float(len(indices) if by_sentence else whole)
+    return mine, {"weights_N": weights, "tokens": whole, "total": total}
 
 
 def check_lengths(tokens: ParallelTokens, limits: dict[str, int], place: str) -> None:
@@ -113,18 +184,20 @@ def training_batches(
     by_sentence: bool,
     start: Position,
     share: Share = WHOLE,
+    packed: bool = False,
 ) -> Iterator[tuple[Batch, Position]]:
     """Give a process's share of batches without end from `start` on, with the position behind.
 
     The batches do not depend on the number of processes: a run may go on with another one.
     """
+    make = make_packed_batch if packed else make_batch
     epoch, first = start.epoch, start.batch
     while True:
         plan = plan_batches(
             tokens.source_lengths, tokens.target_lengths, max_tokens, seed=seed, epoch=epoch
         )
         for index in range(first, len(plan)):
-            batch = make_batch(tokens, plan[index], by_sentence, share)
+            batch = make(tokens, plan[index], by_sentence, share)
             last = index + 1 == len(plan)
             yield batch, Position(epoch + 1, 0) if last else Position(epoch, index + 1)
         epoch, first = epoch + 1, 0

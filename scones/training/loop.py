@@ -11,30 +11,32 @@ by torchrun, several processes share every batch; the first of them owns the fol
 from __future__ import annotations
 
 import dataclasses
-import math
 import time
-from contextlib import nullcontext
+from collections.abc import Generator
+from contextlib import closing, nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from scones.errors import SconesError
 from scones.hardware import choose_precision, matrix_rate
 from scones.model.folder import ModelFolder, read_model_config
 from scones.model.transformer import Transformer
-from scones.outputs import OutputLayer
 from scones.processes import Processes, connected
 from scones.text.store import TokenStore
+from scones.training.ahead import ahead, pinned
 from scones.training.checkpoints import Checkpoint, Checkpoints, random_states
-from scones.training.data import Batch, Share, training_batches
+from scones.training.data import Batch, Position, Share, training_batches
 from scones.training.experiment import Experiment, check_data, claim_folder, new_model, start_from
+from scones.training.inflight import InFlight, Outcome
 from scones.training.interruption import interruptible
 from scones.training.journal import Journal
 from scones.training.meter import Meter
-from scones.training.optimizers import learning_rate, make_optimizer
+from scones.training.objective import Objective
+from scones.training.optimizers import finite_step, learning_rate, make_optimizer
 from scones.training.state import RunState, TrainResult
 from scones.training.validation import Validation, validate
 from scones.version import __version__, commit
@@ -71,30 +73,6 @@ def _begin(folder: Path, experiment: Experiment, store: TokenStore, model: Trans
     claim_folder(folder, experiment, store)
 
 
-class _Objective(nn.Module):
-    """The model with its loss behind it: what is differentiated."""
-
-    def __init__(self, model: Transformer, output: OutputLayer, precision: torch.dtype) -> None:
-        super().__init__()
-        self.model = model
-        self.output = output
-        self.precision = precision
-
-    def forward(self, batch: Batch) -> Tensor:
-        """Give the summed loss of the batch."""
-        device = self.model.device.type
-        with torch.autocast(device, self.precision, enabled=self.precision != torch.float32):
-            hidden_BTD = self.model(batch.source_BS, batch.inputs_BT)
-            hidden_ND = hidden_BTD.flatten(0, 1).index_select(0, batch.real_N)
-            return self.output.loss(
-                hidden_ND,
-                self.model.output_weight,
-                self.model.output_bias,
-                batch.targets_N,
-                batch.weights_N,
-            )
-
-
 class _Run:
     """One process's part of a run."""
 
@@ -119,13 +97,17 @@ class _Run:
         if options.threads:
             torch.set_num_threads(options.threads)
         # Before the checkpoint is read: this draws random numbers, and a run that goes on must not.
-        self.peak = matrix_rate(self.device, self.precision)
+        peak = matrix_rate(self.device, self.precision) * processes.count
         self.optimizer = make_optimizer(self.model, options)
         keep = max(2, options.average_last)
         self.checkpoints = Checkpoints(folder / "training" / "checkpoints", keep, journal.say)
         self.state = self._resume()
-        # Last, for it gives the first process's weights to all.
-        self.objective = processes.share_gradients(_Objective(model, self.output, self.precision))
+        compiled = options.compiles(self.device.type)
+        self.objective = Objective(model, self.output, self.precision, compiled)
+        # After resuming, for it gives the first process's weights to all.
+        self.shared_objective = processes.share_gradients(self.objective)
+        self.in_flight = InFlight(self.device)
+        self.meter = Meter(store.split("train"), model, peak, self.state.tokens)
 
     def _resume(self) -> RunState:
         """Go back to the last checkpoint; where there is none, to the beginning."""
@@ -142,9 +124,30 @@ class _Run:
 
     def go(self) -> TrainResult:
         """Train until the budget is spent, nothing gets better, or the user stops it."""
+        self.model.train()
+        if self.objective.compiled:
+            self._compile()
         begin = time.monotonic() - self.state.seconds
-        peak = self.peak * self.processes.count
-        meter = Meter(self.store, self.model, peak, self.state.tokens)
+        with closing(self._batches()) as batches, interruptible() as interrupted:
+            while (reason := self._reason_to_stop()) is None:
+                step = list(islice(batches, self.options.accumulate))
+                loss = self._gradient([batch for batch, _ in step])
+                # One clock for all, and what reaches one process reaches all.
+                mine = self.processes.is_first
+                self.state.seconds, asked_to_stop = self.processes.sum(
+                    [(time.monotonic() - begin) * mine, interrupted.is_set()]
+                )
+                self._move(loss)
+                self.state.position = step[-1][1]
+                self.state.tokens += sum(batch.tokens for batch, _ in step)
+                self._keep_books(stopping=bool(asked_to_stop))
+                if asked_to_stop:
+                    return self._result("interrupted; the same command goes on", True)
+        self._end()
+        return self._result(reason)
+
+    def _batches(self) -> Generator[tuple[Batch, Position], None, None]:
+        """Give the batches from where the run stands; a GPU's are made while it computes."""
         batches = training_batches(
             self.store.split("train"),
             self.options.max_tokens,
@@ -152,69 +155,45 @@ class _Run:
             self.options.loss_average == "sentences",
             self.state.position,
             Share(self.processes.rank, self.processes.count),
+            self.objective.packed,
         )
-        with interruptible() as interrupted:
-            while (reason := self._reason_to_stop()) is None:
-                step = list(islice(batches, self.options.accumulate))
-                loss = self._gradient([batch for batch, _ in step])
-                # One clock and one loss for all, and what reaches one process reaches all.
-                mine = self.processes.is_first
-                loss, self.state.seconds, asked_to_stop = self.processes.sum(
-                    [loss, (time.monotonic() - begin) * mine, interrupted.is_set()]
-                )
-                self._move(loss)
-                self.state.step += 1
-                self.state.position = step[-1][1]
-                self.state.tokens += sum(batch.tokens for batch, _ in step)
-                meter.count(loss)
-                if self.state.step % self.options.log_every == 0:
-                    self._log(meter)
-                if self.state.step % self.options.validate_every == 0:
-                    self._validate()
-                if self.state.step % self.options.checkpoint_every == 0:
-                    self._checkpoint()
-                if asked_to_stop:
-                    self._checkpoint()
-                    return self._result("interrupted; the same command goes on", True)
-        self._end()
-        return self._result(reason)
+        if self.device.type == "cuda":
+            return ahead(pinned(batches, self.device))
+        return ahead(batches, depth=0)  # a thread would only take a core from the arithmetic
 
-    def _gradient(self, batches: list[Batch]) -> float:
-        """Leave the gradient of the mean loss in the weights; gives this process's part of it."""
-        self.model.train()
+    def _gradient(self, batches: list[Batch]) -> Tensor:
+        """Leave the gradient of the mean loss in the weights; gives that loss."""
         total = sum(batch.total for batch in batches)
         losses = []
         for batch in batches:
             last = batch is batches[-1]
-            with nullcontext() if last else self.processes.unshared(self.objective):
-                loss = self.objective(batch.to(self.device))
+            with nullcontext() if last else self.processes.unshared(self.shared_objective):
+                loss = self.shared_objective(batch.to(self.device))
                 # The processes' gradients are averaged, and should be added.
                 (loss / (total / self.processes.count)).backward()
             losses.append(loss.detach())
-        return float(torch.stack(losses).sum() / total)
+        return self.processes.add_up(torch.stack(losses).sum() / total)
 
-    def _move(self, loss: float) -> None:
-        """Make the optimiser's step, unless loss or gradient is not finite."""
-        parameters = list(self.model.parameters())
-        gradients = [p.grad for p in parameters if p.grad is not None]
-        norm = nn.utils.get_total_norm(gradients)
-        if math.isfinite(loss) and norm.isfinite():
-            if self.options.clip_norm:
-                nn.utils.clip_grads_with_norm_(parameters, self.options.clip_norm, norm)
-            rate = learning_rate(self.options, self.state.step + 1, self._spent())
-            for group in self.optimizer.param_groups:
-                group["lr"] = rate
-            self.optimizer.step()
-            self.state.skipped_in_a_row = 0
-        else:
-            self._skip(loss, float(norm))
-        self.optimizer.zero_grad(set_to_none=True)
+    def _move(self, loss: Tensor) -> None:
+        """Make the optimiser's step; take note of earlier ones that have ended meanwhile."""
+        rate = learning_rate(self.options, self.state.step + 1, self._spent())
+        norm = finite_step(self.optimizer, rate, loss, self.options.clip_norm)
+        self.state.step += 1
+        self._note(self.in_flight.add(self.state.step, loss, norm))
 
-    def _skip(self, loss: float, norm: float) -> None:
+    def _note(self, outcomes: list[Outcome]) -> None:
+        for outcome in outcomes:
+            if outcome.finite:
+                self.state.skipped_in_a_row = 0
+                self.meter.count(outcome.loss)
+            else:
+                self._skip(outcome)
+
+    def _skip(self, outcome: Outcome) -> None:
         """Take note of a step that taught nothing; too many of them end the run."""
         self.state.skipped += 1
         self.state.skipped_in_a_row += 1
-        step = self.state.step + 1
+        step, loss, norm = outcome.step, outcome.loss, outcome.norm
         facts = f"loss {loss:g}, gradient norm {norm:g}"
         self.journal.record("skip", step, {"loss": str(loss), "norm": str(norm)})
         self.journal.say(f"step {step:>6}  skipped: not finite ({facts})")
@@ -227,14 +206,39 @@ class _Run:
                 f"{self.folder}."
             )
 
-    def _log(self, meter: Meter) -> None:
-        values = meter.read(self.state) | {
+    def _keep_books(self, stopping: bool) -> None:
+        """Log, validate and write a checkpoint, where it is time for it."""
+        step, options = self.state.step, self.options
+        log = step % options.log_every == 0
+        validation = step % options.validate_every == 0
+        checkpoint = stopping or step % options.checkpoint_every == 0
+        if not (log or validation or checkpoint):
+            return
+        self._note(self.in_flight.land())
+        if log:
+            self._log()
+        with self.meter.paused():
+            if validation:
+                self._validate()
+            if checkpoint:
+                self._checkpoint()
+
+    def _log(self) -> None:
+        values = self.meter.read(self.state) | {
             "learning_rate": self.optimizer.param_groups[0]["lr"],
             "skipped": self.state.skipped,
         }
         spent = self._spent()
         left = self.state.seconds * (1 - spent) / spent if spent > 0 else None
         self.journal.progress(self.state.step, values, spent, left)
+
+    def _compile(self) -> None:
+        """Compile before the clock starts, by way of the first batch."""
+        self.journal.say("Compiling the model; it takes a minute, and less the next time.")
+        with closing(self._batches()) as batches:
+            seconds = self.objective.warm_up(next(batches)[0].to(self.device))
+        self.journal.record("compile", self.state.step, {"seconds": seconds})
+        self.journal.say(f"Compiled in {seconds:.0f} s.")
 
     def _spent(self) -> float:
         """Give the share of the budget that is used up."""
@@ -284,6 +288,7 @@ class _Run:
 
     def _end(self) -> None:
         """Validate; average the last few weights where asked for; keep the last ones."""
+        self._note(self.in_flight.land())
         last = self.folder / "last"
         if self.processes.from_first(lambda: _steps_of(last)) == self.state.step:
             return  # written when all the rest was

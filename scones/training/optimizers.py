@@ -16,8 +16,14 @@ class Lamb(torch.optim.Optimizer):
     """LAMB (You et al., 2020): Adam's direction, each matrix moved in proportion to its norm.
 
     Vectors (biases, layer norms) are moved by Adam's step itself and are not decayed: their norm
-    says nothing about how far they should go. All tensors are updated together (foreach).
+    says nothing about how far they should go. PyTorch's fused Adam does most of the work, for all
+    tensors at once; like that, a step asks nothing of the host.
     """
+
+    found_inf: Tensor | None = None
+    """1.0 where this step should change nothing, 0.0 elsewhere; on the parameters' device."""
+    grad_scale: Tensor | None = None
+    """What to divide gradients by."""
 
     def __init__(
         self,
@@ -40,62 +46,104 @@ class Lamb(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Move all parameters that have a gradient."""
+        made: float | Tensor = 1.0 if self.found_inf is None else 1.0 - self.found_inf
         for group in self.param_groups:
             parameters = [p for p in group["params"] if p.grad is not None]
-            matrices = [p for p in parameters if p.ndim >= 2]
-            vectors = [p for p in parameters if p.ndim < 2]
-            if matrices:
-                self._update(matrices, group, by_norm=True)
-            if vectors:
-                self._update(vectors, group, by_norm=False)
+            if not parameters:
+                continue
+            self._begin([p for p in parameters if not self.state[p]])
+            torch._foreach_add_([self.state[p]["step"] for p in parameters], made)
+            if matrices := [p for p in parameters if p.ndim >= 2]:
+                self._move_by_norm(matrices, group, made)
+            if vectors := [p for p in parameters if p.ndim < 2]:
+                self._adam(vectors, vectors, group, group["lr"])
 
-    def _update(self, parameters: list[Tensor], group: dict[str, Any], by_norm: bool) -> None:
+    def _begin(self, parameters: list[Tensor]) -> None:
         for parameter in parameters:
-            if not self.state[parameter]:
-                self.state[parameter] = {
-                    "step": torch.zeros(()),
-                    "mean": torch.zeros_like(parameter),
-                    "square": torch.zeros_like(parameter),
-                }
+            self.state[parameter] = {
+                "step": torch.zeros((), device=parameter.device),
+                "mean": torch.zeros_like(parameter),
+                "square": torch.zeros_like(parameter),
+            }
+
+    def _move_by_norm(
+        self, matrices: list[Tensor], group: dict[str, Any], made: float | Tensor
+    ) -> None:
+        """Take Adam's step from the origin to learn its direction; go there by the norm's rule."""
+        moves = [torch.empty_like(matrix) for matrix in matrices]
+        torch._foreach_zero_(moves)
+        self._adam(moves, matrices, group, 1.0)
+        torch._foreach_add_(moves, matrices, alpha=-group["weight_decay"])
+        norms = torch.stack(torch._foreach_norm(matrices))
+        lengths = torch.stack(torch._foreach_norm(moves))
+        known = (norms > 0) & (lengths > 0)
+        ratios = torch.where(known, norms / lengths, 1.0).clamp(max=group["largest_ratio"])
+        # A step that is not made goes 0 times a finite way, which changes no number.
+        scales = ratios * (made * group["lr"])
+        torch._foreach_addcmul_(matrices, moves, list(scales.unbind()))
+
+    def _adam(
+        self, moved: list[Tensor], parameters: list[Tensor], group: dict[str, Any], rate: float
+    ) -> None:
+        """Make Adam's step with the parameters' gradients and moments, on the tensors `moved`."""
+        gradients = [p.grad for p in parameters if p.grad is not None]
         states = [self.state[parameter] for parameter in parameters]
-        for state in states:
-            state["step"] += 1
-        count = states[0]["step"].item()
         beta1, beta2 = group["betas"]
-        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        means = [state["mean"] for state in states]
-        squares = [state["square"] for state in states]
-        torch._foreach_lerp_(means, gradients, 1 - beta1)
-        torch._foreach_mul_(squares, beta2)
-        torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta2)
-
-        scales = torch._foreach_div(squares, 1 - beta2**count)
-        torch._foreach_sqrt_(scales)
-        torch._foreach_add_(scales, group["eps"])
-        updates = torch._foreach_div(means, 1 - beta1**count)
-        torch._foreach_div_(updates, scales)
-        if by_norm:
-            torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
-            norms = torch.stack(torch._foreach_norm(parameters))
-            lengths = torch.stack(torch._foreach_norm(updates))
-            known = (norms > 0) & (lengths > 0)
-            ratios = torch.where(known, norms / lengths, 1.0).clamp(max=group["largest_ratio"])
-            torch._foreach_mul_(updates, list(ratios.unbind()))
-        torch._foreach_add_(parameters, updates, alpha=-group["lr"])
+        torch._fused_adam_(
+            moved,
+            gradients,
+            [state["mean"] for state in states],
+            [state["square"] for state in states],
+            [],
+            [state["step"] for state in states],
+            lr=rate,
+            beta1=beta1,
+            beta2=beta2,
+            weight_decay=0.0,
+            eps=group["eps"],
+            amsgrad=False,
+            maximize=False,
+            grad_scale=self.grad_scale,
+            found_inf=self.found_inf,
+        )
 
 
-def make_optimizer(model: nn.Module, options: TrainOptions) -> torch.optim.Optimizer:
+class AdamW(torch.optim.AdamW):
+    """PyTorch's fused AdamW; it looks at the same two attributes as `Lamb`."""
+
+    found_inf: Tensor | None = None
+    grad_scale: Tensor | None = None
+
+
+def make_optimizer(model: nn.Module, options: TrainOptions) -> Lamb | AdamW:
     """Make the optimiser that the options name."""
     betas = (options.beta1, options.beta2)
-    if options.optimizer == "lamb":
-        parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        return Lamb(parameters, options.learning_rate, betas, weight_decay=options.weight_decay)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if options.optimizer == "lamb":
+        return Lamb(trained, options.learning_rate, betas, weight_decay=options.weight_decay)
     groups = [
         {"params": [p for p in trained if p.ndim >= 2], "weight_decay": options.weight_decay},
         {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=options.learning_rate, betas=betas, foreach=True)
+    return AdamW(groups, lr=options.learning_rate, betas=betas, fused=True)
+
+
+def finite_step(optimizer: Lamb | AdamW, rate: float, loss: Tensor, clip_norm: float) -> Tensor:
+    """Make a step unless loss or gradient is not finite; gives the gradient's norm.
+
+    The device decides, with nothing read by the host: a step that is not made leaves weights,
+    moments and their count as they were. The gradients are used up. `clip_norm` 0: no clipping.
+    """
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+    # Fused optimisers of PyTorch are told in this way by its mixed-precision training.
+    optimizer.found_inf = 1.0 - (loss.isfinite() & norm.isfinite()).float()
+    optimizer.grad_scale = (norm / clip_norm).clamp(min=1.0).float() if clip_norm else None
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return norm
 
 
 def learning_rate(options: TrainOptions, step: int, spent: float) -> float:

@@ -43,7 +43,7 @@ def validate(
     lengths = (tokens.target_lengths[: len(references)] + 1).tolist()
     for indices in batches_by_length(lengths, 4096):
         batch = make_batch(tokens, np.array(indices), by_sentence=False).to(model.device)
-        hidden_ND = model(batch.source_BS, batch.inputs_BT).flatten(0, 1)[batch.real_N]
+        hidden_ND = batch.hidden(model)
         total += float(
             output.loss(hidden_ND, model.output_weight, model.output_bias, batch.targets_N)
         )

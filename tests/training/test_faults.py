@@ -12,12 +12,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from sick import Sick
 from test_interruption import assert_same_end
 from tiny_run import events, weights
 
 from scones.errors import SconesError
-from scones.outputs import OutputLayer
-from scones.outputs.scones import Scones
 from scones.training.checkpoints import Checkpoints
 
 
@@ -103,25 +102,6 @@ def test_a_damaged_checkpoint_is_left_out_of_the_average(run_training, tmp_path:
     assert "step-00000003" in said[0]
     assert "left out of the average" in said[0]
     assert all(tensor.isfinite().all() for tensor in average.values())
-
-
-class Sick(Scones):
-    """An output layer whose loss is not finite in some steps."""
-
-    name = "sick"
-    calls = 0
-    bad: tuple[int, ...] = ()
-    value = float("nan")
-
-    def loss(self, *arguments, **options):
-        if not torch.is_grad_enabled():
-            return super().loss(*arguments, **options)
-        Sick.calls += 1
-        healthy = super().loss(*arguments, **options)
-        return healthy * self.value if Sick.calls in Sick.bad else healthy
-
-
-del OutputLayer.known[Sick.name]  # nobody else should find it
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

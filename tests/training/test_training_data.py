@@ -1,4 +1,4 @@
-"""Batches for training: the same ones from any position on, every pair once an epoch."""
+"""PaddedBatches for training: the same ones from any position on, every pair once an epoch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from scones.errors import SconesError
 from scones.ids import END, PAD
 from scones.text.store import ParallelTokens, TokenStore
-from scones.training.data import Batch, Position, check_lengths, make_batch, training_batches
+from scones.training.data import PaddedBatch, Position, check_lengths, make_batch, training_batches
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def tokens(tiny_store: Path) -> ParallelTokens:
     return TokenStore.open(tiny_store).split("train")
 
 
-def pairs_of(batch: Batch) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+def pairs_of(batch: PaddedBatch) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """The sentence pairs of a batch, as ids without padding and end."""
     real = torch.zeros(batch.inputs_BT.numel(), dtype=torch.long)
     real[batch.real_N] = batch.targets_N
@@ -30,12 +30,12 @@ def pairs_of(batch: Batch) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     ]
 
 
-def same(left: Batch, right: Batch) -> bool:
+def same(left: PaddedBatch, right: PaddedBatch) -> bool:
     return pairs_of(left) == pairs_of(right)
 
 
-def epochs(tokens: ParallelTokens, count: int, seed: int = 7) -> list[list[Batch]]:
-    found: list[list[Batch]] = [[] for _ in range(count)]
+def epochs(tokens: ParallelTokens, count: int, seed: int = 7) -> list[list[PaddedBatch]]:
+    found: list[list[PaddedBatch]] = [[] for _ in range(count)]
     for batch, behind in training_batches(tokens, 512, seed, False, Position()):
         epoch = behind.epoch - (behind.batch == 0)
         if epoch == count:

@@ -1,0 +1,60 @@
+"""Sentences one behind another: no padding, one row a token, whatever their lengths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Where the sentences lie in a tensor of rows."""
+
+    starts: Tensor
+    """(B + 1) int32: the first row of each sentence, and the end of the last."""
+    longest: int
+    """The length of the longest."""
+
+    def within(
+        self, projected_NX: Tensor, heads: int, causal: bool, seed: Tensor, rate: float
+    ) -> Tensor:
+        """Let every sentence attend to itself; the rows hold queries, keys and values.
+
+        Attention weights are dropped at `rate`, by `seed`.
+        """
+        from scones.kernels.attention import attend_within
+
+        projected_N3HK = projected_NX.view(projected_NX.size(0), 3, heads, -1)
+        return attend_within(projected_N3HK, self.starts, self.longest, causal, seed, rate)
+
+    def across(
+        self,
+        queries_ND: Tensor,
+        memory_MX: Tensor,
+        memory: Spans,
+        heads: int,
+        seed: Tensor,
+        rate: float,
+    ) -> Tensor:
+        """Let every sentence attend to its own part of a memory of keys and values."""
+        from scones.kernels.attention import attend_across
+
+        return attend_across(
+            queries_ND.view(queries_ND.size(0), heads, -1),
+            memory_MX.view(memory_MX.size(0), 2, heads, -1),
+            (self.starts, memory.starts),
+            (self.longest, memory.longest),
+            seed,
+            rate,
+        )
+
+
+@dataclass(frozen=True)
+class PackedTokens:
+    """The tokens of sentences one behind another."""
+
+    ids_N: Tensor
+    places_N: Tensor
+    """The place of each token in its sentence."""
+    spans: Spans

@@ -1,0 +1,199 @@
+"""Batches without padding are the padded ones, laid out otherwise."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from kernel_device import DEVICE, make_usable
+from torch import Tensor
+
+from scones.ids import END, PAD
+from scones.model.config import ModelConfig
+from scones.model.spans import PackedTokens
+from scones.model.transformer import Transformer
+from scones.outputs import OutputLayer
+from scones.outputs.scones import Scones
+from scones.outputs.softmax import Softmax
+from scones.text.store import ParallelTokens, TokenStore
+from scones.training.data import (
+    Batch,
+    PackedBatch,
+    Position,
+    Share,
+    make_batch,
+    make_packed_batch,
+    training_batches,
+)
+from scones.training.objective import Objective
+
+SOME = np.array([5, 0, 9, 77, 31])
+
+
+@pytest.fixture(scope="module")
+def tokens(tiny_store: Path) -> ParallelTokens:
+    return TokenStore.open(tiny_store).split("train")
+
+
+@pytest.fixture
+def model() -> Transformer:
+    config = ModelConfig(500, 1, 1, 32, 2, 32, 0.0, 0.0, max_length=64)
+    with torch.random.fork_rng():
+        torch.manual_seed(2)
+        model = Transformer(config)
+    return model.to(DEVICE)
+
+
+@pytest.fixture
+def _usable(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_usable(monkeypatch)
+
+
+def sentences_of(packed: PackedTokens) -> list[list[int]]:
+    """The sentences of a packed tensor; checks that what is said about them is true."""
+    lengths = packed.spans.starts.diff().tolist()
+    assert packed.spans.starts[0] == 0
+    assert packed.spans.longest == max(lengths)
+    assert packed.places_N.tolist() == [place for n in lengths for place in range(n)]
+    return [part.tolist() for part in packed.ids_N.split(lengths)]
+
+
+def pairs_of(batch: PackedBatch) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """The sentence pairs of a batch, as ids without the end of sentence."""
+    sources, inputs = sentences_of(batch.source), sentences_of(batch.inputs)
+    targets = [part.tolist() for part in batch.targets_N.split([len(one) for one in inputs])]
+    assert all(source[-1] == END for source in sources)
+    assert all(target[-1] == END for target in targets)
+    assert inputs == [[PAD, *target[:-1]] for target in targets]
+    return [
+        (tuple(source[:-1]), tuple(target[:-1]))
+        for source, target in zip(sources, targets, strict=True)
+    ]
+
+
+def pair(tokens: ParallelTokens, index: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return tuple(tokens.source(index).tolist()), tuple(tokens.target(index).tolist())
+
+
+def same_facts(left: Batch, right: Batch) -> bool:
+    """Whether all is the same that does not depend on the layout."""
+    weights = (left.weights_N, right.weights_N)
+    unweighted = weights == (None, None)
+    same = unweighted or torch.equal(*weights)  # type: ignore[arg-type]
+    facts = ((one.tokens, one.total, one.targets_N.tolist()) for one in (left, right))
+    return same and next(facts) == next(facts)
+
+
+def test_a_packed_batch_holds_its_pairs_one_behind_another(tokens: ParallelTokens) -> None:
+    batch = make_packed_batch(tokens, SOME, by_sentence=False)
+    assert pairs_of(batch) == [pair(tokens, index) for index in SOME]
+    assert batch.source.ids_N.dtype == batch.source.places_N.dtype == torch.long
+    assert batch.source.spans.starts.dtype == torch.int32
+
+
+@pytest.mark.parametrize("by_sentence", [True, False])
+@pytest.mark.parametrize("processes", [1, 2, 3, 7])
+def test_processes_share_packed_batches_as_they_share_padded_ones(
+    tokens: ParallelTokens, by_sentence: bool, processes: int
+) -> None:
+    shared = []
+    for process in range(processes):
+        share = Share(process, processes)
+        batch = make_packed_batch(tokens, SOME, by_sentence, share)
+        assert same_facts(batch, make_batch(tokens, SOME, by_sentence, share))
+        if process < len(SOME):
+            shared += pairs_of(batch)
+        else:  # one that has nothing to do computes something of no weight
+            assert len(pairs_of(batch)) == 1
+            assert batch.weights_N is not None
+            assert torch.all(batch.weights_N == 0)
+    assert Counter(shared) == Counter(pair(tokens, index) for index in SOME)
+
+
+def test_an_epoch_of_packed_batches_holds_every_pair_once(tokens: ParallelTokens) -> None:
+    batches = training_batches(tokens, 512, 7, False, Position(), packed=True)
+    found: Counter[tuple[tuple[int, ...], tuple[int, ...]]] = Counter()
+    for batch, behind in batches:
+        assert isinstance(batch, PackedBatch)
+        found.update(pairs_of(batch))
+        if behind == Position(1, 0):
+            break
+    assert found == Counter(pair(tokens, index) for index in range(len(tokens)))
+
+
+def test_the_plan_of_an_epoch_does_not_depend_on_the_layout(tokens: ParallelTokens) -> None:
+    layouts = (
+        islice(training_batches(tokens, 512, 7, True, Position(0, 3), packed=packed), 9)
+        for packed in (True, False)
+    )
+    for (packed, behind), (padded, expected) in zip(*layouts, strict=True):
+        assert behind == expected
+        assert same_facts(packed, padded)
+
+
+def test_a_packed_batch_moves_as_a_whole(tokens: ParallelTokens) -> None:
+    batch = make_packed_batch(tokens, SOME, by_sentence=True)
+    moved = batch.to(torch.device("meta"))
+    assert isinstance(moved, PackedBatch)
+    tensors = [moved.targets_N, moved.weights_N]
+    for side in (moved.source, moved.inputs):
+        tensors += [side.ids_N, side.places_N, side.spans.starts]
+    assert all(tensor is not None and tensor.is_meta for tensor in tensors)
+    assert moved.source.spans.longest == batch.source.spans.longest
+    assert moved.total == 5
+
+
+def test_the_hidden_states_are_those_of_padded_batches(
+    tokens: ParallelTokens, model: Transformer
+) -> None:
+    model.noise.draw(DEVICE)
+    padded, packed = (
+        make(tokens, SOME, by_sentence=False).to(DEVICE).hidden(model)
+        for make in (make_batch, make_packed_batch)
+    )
+    torch.testing.assert_close(packed, padded, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.usefixtures("_usable")
+@pytest.mark.parametrize("output", [Scones(0.5, 0.1), Softmax()], ids=lambda one: one.name)
+@pytest.mark.parametrize("by_sentence", [True, False])
+def test_loss_and_gradients_are_those_of_padded_batches(
+    tokens: ParallelTokens,
+    model: Transformer,
+    output: OutputLayer,
+    by_sentence: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def gradients(batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        objective = Objective(model, output, torch.float32)
+        names = [name for name, _ in model.named_parameters()]
+        loss = objective(batch.to(DEVICE))
+        slopes = torch.autograd.grad(loss, list(model.parameters()))
+        return loss.detach(), dict(zip(names, slopes, strict=True))
+
+    assert Objective(model, output, torch.float32).packed
+    loss, found = gradients(make_packed_batch(tokens, SOME[:3], by_sentence))
+    monkeypatch.undo()  # on a CPU, what follows does without any kernel
+    expected, wanted = gradients(make_batch(tokens, SOME[:3], by_sentence))
+    torch.testing.assert_close(loss, expected, rtol=1e-5, atol=0)
+    for name, slope in found.items():
+        scale = wanted[name].abs().max()
+        torch.testing.assert_close(slope, wanted[name], rtol=1e-4, atol=1e-5 * scale, msg=name)
+
+
+@pytest.mark.usefixtures("_usable")
+def test_every_step_drops_other_attention_weights(tokens: ParallelTokens) -> None:
+    config = ModelConfig(500, 1, 1, 32, 2, 32, 0.0, 0.5, max_length=64)
+    objective = Objective(Transformer(config).to(DEVICE), Scones(), torch.float32)
+    batch = make_packed_batch(tokens, SOME[:2], by_sentence=False).to(DEVICE)
+    torch.manual_seed(1)
+    losses = [objective(batch).item() for _ in range(3)]
+    assert len(set(losses)) == 3
+    torch.manual_seed(1)
+    assert objective(batch).item() == losses[0], "the same seed, the same numbers"
+    objective.eval()
+    assert objective(batch).item() == objective(batch).item()

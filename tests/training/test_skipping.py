@@ -1,0 +1,190 @@
+"""A step that is not finite is left out by the device, and read about later: nothing else moves."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from sick import Sick
+from tiny_run import checkpoint, events
+from torch import Tensor, nn
+
+from scones.errors import SconesError
+from scones.training import inflight
+from scones.training.inflight import InFlight, Outcome
+from scones.training.optimizers import AdamW, Lamb, finite_step, make_optimizer
+from scones.training.options import TrainOptions
+
+NAN, INFINITE = float("nan"), float("inf")
+
+
+class Trainee:
+    """A little model with its optimiser, stepped with gradients that depend on the step alone."""
+
+    def __init__(self, name: str, clip_norm: float) -> None:
+        torch.manual_seed(3)
+        self.model = nn.Sequential(nn.Linear(7, 5), nn.LayerNorm(5), nn.Linear(5, 3))
+        self.clip_norm = clip_norm
+        options = TrainOptions(optimizer=name, learning_rate=0.01, weight_decay=0.1)
+        self.optimizer: Lamb | AdamW = make_optimizer(self.model, options)
+
+    def step(self, number: int, size: float = 1.0, poison: float = 0.0, loss: float = 2.0) -> float:
+        generator = torch.Generator().manual_seed(number)
+        for parameter in self.model.parameters():
+            parameter.grad = size * torch.randn(parameter.shape, generator=generator)
+        first = next(self.model.parameters())
+        assert first.grad is not None
+        first.grad[1, 2] += poison
+        norm = finite_step(self.optimizer, 0.01, torch.tensor(loss), self.clip_norm)
+        assert all(parameter.grad is None for parameter in self.model.parameters())
+        return float(norm)
+
+    def bits(self) -> list[Tensor]:
+        """Copies of all weights, moments and counts, as whole numbers: -0 is not 0."""
+        states = [self.optimizer.state[parameter] for parameter in self.model.parameters()]
+        tensors = [*self.model.parameters(), *(value for s in states for value in s.values())]
+        return [tensor.detach().clone().view(torch.int32) for tensor in tensors]
+
+
+@pytest.mark.parametrize("optimizer", ["lamb", "adamw"])
+@pytest.mark.parametrize("clip_norm", [0.0, 1.0], ids=["unclipped", "clipped"])
+@pytest.mark.parametrize(("poison", "loss"), [(NAN, 2.0), (INFINITE, 2.0), (0.0, NAN), (NAN, NAN)])
+def test_a_step_that_is_not_finite_changes_no_bit(
+    optimizer: str, clip_norm: float, poison: float, loss: float
+) -> None:
+    sick, healthy = Trainee(optimizer, clip_norm), Trainee(optimizer, clip_norm)
+    for number in (1, 2):
+        sick.step(number)
+        healthy.step(number)
+    before = sick.bits()
+    sick.step(3, poison=poison, loss=loss)
+    assert len(before) == 24
+    for left, right in zip(before, sick.bits(), strict=True):
+        assert torch.equal(left, right)
+    # And it goes on as if that step had never been.
+    sick.step(4)
+    healthy.step(4)
+    for left, right in zip(sick.bits(), healthy.bits(), strict=True):
+        assert torch.equal(left, right)
+
+
+@pytest.mark.parametrize("optimizer", ["lamb", "adamw"])
+def test_the_very_first_step_may_be_skipped(optimizer: str) -> None:
+    sick, healthy = Trainee(optimizer, 1.0), Trainee(optimizer, 1.0)
+    sick.step(1, poison=NAN)
+    for trainee in (sick, healthy):
+        trainee.step(2)
+    for left, right in zip(sick.bits(), healthy.bits(), strict=True):
+        assert torch.equal(left, right)
+
+
+@pytest.mark.parametrize(("optimizer", "mean"), [("lamb", "mean"), ("adamw", "exp_avg")])
+@pytest.mark.parametrize(("clip_norm", "clips"), [(0.0, False), (0.5, True), (1000.0, False)])
+def test_gradients_are_clipped_to_their_common_norm(
+    optimizer: str, mean: str, clip_norm: float, clips: bool
+) -> None:
+    trainee = Trainee(optimizer, clip_norm)
+    norm = trainee.step(1, size=3.0)
+    assert norm > 10
+    states = trainee.optimizer.state.values()
+    # After one step the mean is a tenth of the gradient that was used.
+    used = 10 * torch.cat([state[mean].flatten() for state in states]).norm()
+    assert float(used) == pytest.approx(clip_norm if clips else norm, rel=1e-5)
+
+
+def test_outcomes_are_read_in_order_and_not_before_their_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(inflight.STEPS_AHEAD, "cpu", 2)
+    steps = InFlight(torch.device("cpu"))
+    values = [(1, 5.0, 0.5), (2, NAN, 1.0), (3, 4.0, INFINITE), (4, 3.0, 0.25)]
+    read = [steps.add(step, torch.tensor(a), torch.tensor(b)) for step, a, b in values]
+    assert read[:3] == [[], [], [Outcome(1, 5.0, 0.5)]]
+    (second,) = read[3]
+    assert (second.step, second.norm, second.finite) == (2, 1.0, False)
+    third, fourth = steps.land()
+    assert (third.step, third.finite) == (3, False)
+    assert fourth == Outcome(4, 3.0, 0.25)
+    assert steps.land() == []
+
+
+@pytest.fixture
+def sickness(monkeypatch: pytest.MonkeyPatch):
+    """Makes an output layer whose loss is sick in the given steps."""
+
+    def make(*bad: int, value: float = NAN) -> Sick:
+        monkeypatch.setattr(Sick, "calls", 0)
+        monkeypatch.setattr(Sick, "bad", bad)
+        monkeypatch.setattr(Sick, "value", value)
+        return Sick()
+
+    return make
+
+
+def test_a_host_that_runs_ahead_writes_the_same_log_and_the_same_bits(
+    run_training, sickness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for steps_ahead in (0, 5):
+        monkeypatch.setitem(inflight.STEPS_AHEAD, "cpu", steps_ahead)
+        options = {"max_steps": 14, "log_every": 9, "checkpoint_every": 10}
+        output = sickness(2, 3, 8, 11, value=INFINITE)
+        result = run_training(tmp_path / str(steps_ahead), options, output=output)
+        assert (result.steps, result.skipped) == (14, 4)
+    now, later = tmp_path / "0", tmp_path / "5"
+    assert [event["step"] for event in events(later, "skip")] == [2, 3, 8, 11]
+    assert events(later, "skip") == events(now, "skip")
+    assert {event["loss"] for event in events(later, "skip")} == {"inf"}
+    for name in ("loss", "skipped", "learning_rate"):
+        assert [e[name] for e in events(later)] == [e[name] for e in events(now)]
+    assert events(later)[0]["skipped"] == 3
+    for step in (10, 14):
+        expected, found = checkpoint(now, step), checkpoint(later, step)
+        assert all(torch.equal(tensor, found[name]) for name, tensor in expected.items())
+        states = [
+            json.loads((run / f"training/checkpoints/step-{step:08}/state.json").read_text())
+            for run in (now, later)
+        ]
+        assert states[0] | {"seconds": 0} == states[1] | {"seconds": 0}
+
+
+def test_ten_in_a_row_end_a_run_that_reads_them_late(
+    run_training, sickness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(inflight.STEPS_AHEAD, "cpu", 2)
+    options = {"max_steps": 50, "log_every": 100, "checkpoint_every": 3}
+    with pytest.raises(SconesError, match=r"not finite in 10 steps in a row, up to 13 "):
+        run_training(tmp_path / "run", options, output=sickness(*range(4, 100)))
+    assert [event["step"] for event in events(tmp_path / "run", "skip")] == list(range(4, 14))
+    assert Sick.calls <= 15  # the host was not further ahead than it may be
+
+
+def test_the_mean_loss_leaves_skipped_steps_out(run_training, sickness, tmp_path: Path) -> None:
+    run_training(tmp_path / "run", {"max_steps": 3, "log_every": 3}, output=sickness(2))
+    run_training(tmp_path / "each", {"max_steps": 3, "log_every": 1}, output=sickness(2))
+    (mean,), (first, _, third) = events(tmp_path / "run"), events(tmp_path / "each")
+    assert mean["loss"] == pytest.approx((first["loss"] + third["loss"]) / 2)
+
+
+def test_two_processes_skip_together_what_only_one_found_sick(
+    tiny_store: Path, tmp_path: Path
+) -> None:
+    words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    script = str(Path(__file__).with_name("sick.py"))
+    done = subprocess.run(
+        [sys.executable, *words, script, tiny_store, tmp_path / "run"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    ends = [json.loads(line) for line in done.stdout.splitlines()]
+    assert sorted(end["rank"] for end in ends) == [0, 1]
+    assert ends[0]["weights"] == ends[1]["weights"]
+    assert {(end["steps"], end["skipped"]) for end in ends} == {(5, 2)}
+    assert [event["step"] for event in events(tmp_path / "run", "skip")] == [2, 4]
+    assert all(tensor.isfinite().all() for tensor in checkpoint(tmp_path / "run", 5).values())
