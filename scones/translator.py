@@ -22,6 +22,7 @@ from scones.outputs import output_layer
 from scones.processes import Processes
 from scones.search.corpus import SearchOptions, batches_by_length, padded
 from scones.search.scoring import score_batch
+from scones.search.shortlist import Shortlist
 from scones.search.stepping import Hypothesis
 from scones.text.subwords import Subwords
 
@@ -63,11 +64,16 @@ def load(
     device: str = "auto",
     precision: Literal["float32", "bf16"] = "float32",
     engine: Engine = "auto",
+    shortlist: str | Path | None = None,
 ) -> Translator:
     """Open a model folder, or one that was exported for CTranslate2, for translation.
 
     The engine "auto" takes the fastest that is exact: CTranslate2, where it is installed, for
     greedy search without scores on a CPU in float32, and PyTorch for all the rest.
+
+    With a `shortlist`, a file of `scones shortlist`, only the target pieces that it lists for a
+    sentence are computed, by PyTorch. A SCONES model gives them the scores that they have without
+    it; a softmax model shares the whole probability among them.
     """
     if precision not in ("float32", "bf16"):
         raise SconesError(f"The precision '{precision}' is not known; use 'float32' or 'bf16'.")
@@ -75,16 +81,20 @@ def load(
         raise SconesError(f"The engine '{engine}' is not known; use auto, torch or ctranslate2.")
     place = Path(folder)
     if is_export(place):
-        if engine == "torch" or device not in ("auto", "cpu") or precision != "float32":
+        other = engine == "torch" or device not in ("auto", "cpu") or precision != "float32"
+        if other or shortlist is not None:
             raise SconesError(
                 f"{folder} is an export for CTranslate2, which runs it on a CPU as it was "
-                "exported; leave out engine, device and precision, or use the model folder."
+                "exported; leave out engine, device, precision and shortlist, or use the model "
+                "folder."
             )
         return Translator(*open_export(place), str(folder))
     model_folder = ModelFolder.load(place, choose_device(device))
-    if precision == "bf16":
-        model_folder.model.to(torch.bfloat16)
-    return Translator(model_folder, searcher_for(model_folder, engine), str(folder))
+    wanted = torch.bfloat16 if precision == "bf16" else torch.float32
+    if not model_folder.model.has_kernels:  # which have a format of their own
+        model_folder.model.to(wanted)
+    listed = None if shortlist is None else Shortlist.load(Path(shortlist), model_folder.subwords)
+    return Translator(model_folder, searcher_for(model_folder, engine, listed, wanted), str(folder))
 
 
 class Translator:
@@ -135,7 +145,7 @@ class Translator:
         n_best: int = 1,
         length_penalty: float = 0.0,
         scores: bool | None = None,
-        max_tokens: int = 8192,
+        max_tokens: int | None = None,
         too_long: TooLong = "error",
         first_number: int = 1,
     ) -> list[list[Translation]]:
@@ -143,7 +153,8 @@ class Translator:
 
         With `scores=False` greedy search skips the activation altogether and `log_prob` is None;
         by default there are scores, except from CTranslate2, which does not tell them.
-        `max_tokens` bounds the padded tokens of a batch. A sentence longer than the model's limit
+        `max_tokens` bounds the padded tokens of a batch; by default it suits the device. A
+        sentence longer than the model's limit
         is an error, is cut (`too_long="cut"`) or gets an empty translation ("skip"), the latter
         two with a warning; `first_number` is what such messages call the first sentence. An empty
         sentence gets an empty translation.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 import torch
 
@@ -16,7 +16,11 @@ from scones.model.packing import packed
 from scones.model.transformer import Transformer
 from scones.outputs import output_layer
 from scones.search.corpus import SearchOptions, search_corpus
+from scones.search.shortlist import Shortlist
 from scones.search.stepping import Hypothesis
+
+if TYPE_CHECKING:
+    from scones.search.slots import SlotSearcher
 
 Engine = Literal["auto", "torch", "ctranslate2"]
 
@@ -34,8 +38,13 @@ class Searcher(Protocol):
         """Give up to n_best hypotheses for each source; no ids hold the end of sentence."""
 
 
-def searcher_for(folder: ModelFolder, engine: Engine) -> Searcher:
-    """Give a model to an engine."""
+def searcher_for(
+    folder: ModelFolder,
+    engine: Engine,
+    shortlist: Shortlist | None = None,
+    precision: torch.dtype = torch.float32,
+) -> Searcher:
+    """Give a model to an engine, and a shortlist to PyTorch, which alone can use one."""
     weights = folder.model.output_bias
     fits = weights.device.type == "cpu" and weights.dtype == torch.float32
     if engine == "ctranslate2" and not fits:
@@ -43,9 +52,15 @@ def searcher_for(folder: ModelFolder, engine: Engine) -> Searcher:
             "CTranslate2 runs on a CPU in float32 here; use the device 'cpu' and the precision "
             "'float32', or the engine 'torch'."
         )
+    if engine == "ctranslate2" and shortlist is not None:
+        raise SconesError("CTranslate2 takes no shortlist; use the engine 'auto' or 'torch'.")
     if engine == "ctranslate2":
         return CTranslate2Searcher.of(folder)
-    return AutoSearcher(folder) if engine == "auto" and fits else TorchSearcher(folder)
+    if shortlist is not None:
+        return TorchSearcher(folder, shortlist, precision)
+    if engine == "auto" and fits:
+        return AutoSearcher(folder)
+    return TorchSearcher(folder, precision=precision)
 
 
 @dataclass(frozen=True)
@@ -53,13 +68,28 @@ class TorchSearcher:
     """PyTorch, which can do all there is."""
 
     folder: ModelFolder
+    shortlist: Shortlist | None = None
+    precision: torch.dtype = torch.float32
+    """Of the products, where a GPU's kernels make them; else the model is as it is."""
     tells_scores: ClassVar[bool] = True
 
     def search(
         self, sources: Sequence[Sequence[int]], options: SearchOptions
     ) -> list[list[Hypothesis]]:
-        """Search in batches of like lengths."""
-        return search_corpus(self._model, output_layer(self.folder.output), sources, options)
+        """Search in slots on a GPU, and in batches of like lengths elsewhere."""
+        if self._slots is not None:
+            return self._slots.search(sources, options)
+        output = output_layer(self.folder.output)
+        return search_corpus(self._model, output, sources, options, self.shortlist)
+
+    @cached_property
+    def _slots(self) -> SlotSearcher | None:
+        if self.shortlist is not None or not self.folder.model.has_kernels:
+            return None
+        from scones.search.slots import slot_searcher
+
+        output = output_layer(self.folder.output)
+        return slot_searcher(self.folder.model, output, self.precision)
 
     @cached_property
     def _model(self) -> Transformer:

@@ -20,6 +20,7 @@ from scones.cli.info import info
 from scones.cli.prepare import prepare
 from scones.cli.replicate import replicate
 from scones.cli.score import score
+from scones.cli.shortlist import shortlist
 from scones.cli.train import train
 from scones.cli.translate import translate
 from scones.cli.tune import tune
@@ -49,7 +50,7 @@ Where to go next: `scones COMMAND --help` says what goes in and what comes out, 
 
 _COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     "From text to a model": (creamtea, prepare, train, tune),
-    "Use a model": (translate, score, info, export),
+    "Use a model": (translate, score, info, export, shortlist),
     "Judge": (evaluate, compare),
     "More": (replicate,),
 }

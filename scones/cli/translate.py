@@ -33,7 +33,9 @@ def translate(
             "(an empty line); cut and skip warn.",
         ),
     ] = "error",
-    max_tokens: Annotated[int, typer.Option(help="Padded tokens of a batch.")] = 8192,
+    max_tokens: Annotated[
+        int | None, typer.Option(help="Padded tokens of a batch; by default what suits the device.")
+    ] = None,
     chunk: Annotated[int, typer.Option(help="Lines to read ahead and sort by length.")] = 2000,
     device: DeviceFlag = "auto",
     precision: Annotated[
@@ -46,6 +48,13 @@ def translate(
             help="What searches; auto: the fastest that gives the model's own output.",
         ),
     ] = "auto",
+    shortlist: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file of scones shortlist: only the pieces listed for a sentence are computed. "
+            "Their scores stay exact under SCONES; under softmax they share all the probability.",
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="A JSON object a line, tokens with probabilities.")
     ] = False,
@@ -84,7 +93,13 @@ def translate(
         sys.stdout.flush()
 
     with connected("What was not written yet is not translated; start again.") as processes:
-        translator = load(model, device, precision, engine)  # type: ignore[arg-type]
+        translator = load(
+            model,
+            device,
+            precision,  # type: ignore[arg-type]
+            engine,  # type: ignore[arg-type]
+            shortlist,
+        )
         with translator.shared(processes) as reads_and_writes:
             if reads_and_writes:
                 _answer_all(answer, chunk * processes.count)

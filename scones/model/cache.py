@@ -6,10 +6,13 @@ kept once a sentence, whatever the number of beams.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
 _CHUNK = 32
+_SPARE = 8
 
 
 class LayerCache:
@@ -44,11 +47,8 @@ class LayerCache:
         self.cross_values = self.cross_values.index_select(0, sentences_B)
 
     def _taken(self, buffer_NHTK: Tensor, rows_N: Tensor) -> Tensor:
-        _, heads, capacity, size = buffer_NHTK.shape
-        taken = buffer_NHTK.new_empty(rows_N.size(0), heads, capacity, size)
-        filled = slice(0, self._length)
-        taken[:, :, filled] = buffer_NHTK[:, :, filled].index_select(0, rows_N)
-        return taken
+        # With room for a few positions more; it is cheaper to copy than to make afterwards.
+        return buffer_NHTK[:, :, : self._length + _SPARE].index_select(0, rows_N)
 
 
 class DecoderState:
@@ -59,6 +59,16 @@ class DecoderState:
         self.mask = mask
         self.beams = beams
         self.length = 0
+
+    @property
+    def sentences(self) -> int:
+        """How many sentences are left."""
+        return self.layers[0].cross_keys.size(0)
+
+    @property
+    def rows(self) -> int:
+        """How many rows they take."""
+        return self.sentences * self.beams
 
     def reorder(self, rows_N: Tensor) -> None:
         """Let row i continue row rows[i] of the same sentence."""
@@ -74,3 +84,47 @@ class DecoderState:
             layer.take_sentences(sentences_B)
         if self.mask is not None:
             self.mask = self.mask.index_select(0, sentences_B)
+
+
+class JoinedState:
+    """Batches that are decoded together, each as far as it has come."""
+
+    def __init__(self, parts: list[DecoderState]) -> None:
+        self.parts = parts
+
+    def join(self, other: JoinedState) -> None:
+        """Take in another state's sentences, behind those that are here."""
+        self.parts += other.parts
+
+    def positions(self) -> Tensor:
+        """Give the position (N) that each row is to write next."""
+        return torch.tensor([part.length for part in self.parts for _ in range(part.rows)])
+
+    def split(self, x_NX: Tensor) -> Iterator[tuple[DecoderState, Tensor]]:
+        """Give each part its rows."""
+        return zip(self.parts, x_NX.split([part.rows for part in self.parts]), strict=True)
+
+    def advance(self) -> None:
+        """Go on to the next position."""
+        for part in self.parts:
+            part.length += 1
+
+    def reorder(self, rows_N: Tensor) -> None:
+        """Let row i continue row rows[i] of the same sentence."""
+        begin = 0
+        for part, rows in self.split(rows_N):
+            part.reorder(rows - begin)
+            begin += part.rows
+
+    def keep(self, sentences_B: Tensor) -> None:
+        """Drop all sentences but these, which come in ascending order."""
+        begin, staying = 0, []
+        for part in self.parts:
+            end = begin + part.sentences
+            inside = sentences_B[(begin <= sentences_B) & (sentences_B < end)] - begin
+            if 0 < inside.numel() < part.sentences:
+                part.keep(inside)
+            if inside.numel() > 0:
+                staying.append(part)
+            begin = end
+        self.parts = staying

@@ -1,7 +1,14 @@
-"""A Transformer for translating on a CPU: oneDNN keeps its matrices in the order it reads them.
+"""A Transformer for translating on a CPU: packed matrices, and batches that step together.
 
 Plain products unpack the same weights again for every token; for the few rows of a decoding step
-that takes as long as the product itself. A packed model cannot be trained or saved.
+that takes as long as the product itself. So oneDNN keeps the matrices in the order in which it
+reads them. And a product of a few rows takes nearly as long as one of many: batches of which only
+the last sentences are still being written share every product with those that began after them,
+while each attends to its own past and its own sources.
+
+A packed model cannot be trained or saved.
+
+Shape letters: as in `scones.model.transformer`.
 """
 
 from __future__ import annotations
@@ -10,8 +17,14 @@ import copy
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-from scones.model.transformer import Transformer
+from scones.model.cache import JoinedState
+from scones.model.transformer import DecoderLayer, Transformer
+
+
+_FEW_KEYS = 8
+_Z = torch.zeros(1, 1, 1, 1)
 
 
 class PackedLinear(nn.Module):
@@ -28,6 +41,32 @@ class PackedLinear(nn.Module):
         return y
 
 
+class PackedTransformer(Transformer):
+    """A Transformer that steps in another way; made by `packed`."""
+
+    def start(self, source_BS: Tensor, beams: int = 1) -> JoinedState:  # type: ignore[override]
+        """Encode sentences and open a cache with `beams` rows for each of them."""
+        state = super().start(source_BS, beams)
+        for cache in state.layers:  # every step reads them: worth putting in order once
+            cache.cross_keys = cache.cross_keys.contiguous()
+            cache.cross_values = cache.cross_values.contiguous()
+        if state.mask is not None:
+            allowed_BH1S = state.mask.expand(-1, self.config.heads, -1, -1)
+            state.mask = torch.where(allowed_BH1S, 0.0, float("-inf"))
+        return JoinedState([state])
+
+    def hidden_step(  # type: ignore[override]
+        self, state: JoinedState, tokens_N: Tensor
+    ) -> Tensor:
+        """Step, but stop at the hidden states (N, D) that the logits are made of."""
+        x_ND = self._embed_target(tokens_N) + self.positions[state.positions()]
+        for index, layer in enumerate(self.decoder_layers()):
+            x_ND = _step(layer, x_ND, state, index)
+        state.advance()
+        hidden_ND: Tensor = self.decoder_norm(x_ND)
+        return hidden_ND
+
+
 def packed(model: Transformer) -> Transformer:
     """Give a copy of a model that translates sooner; on a GPU or in bf16, the model itself."""
     weight = model.output_bias
@@ -37,9 +76,65 @@ def packed(model: Transformer) -> Transformer:
     # Weights that stay as they are, embeddings and norms, are shared with the model.
     shared = {id(parameter): parameter for parameter in model.parameters()}
     ours = copy.deepcopy(model, shared)
+    ours.__class__ = PackedTransformer  # which has the same data and other methods
     for module in list(ours.modules()):
         for name, part in module.named_children():
             if isinstance(part, nn.Linear):
                 setattr(module, name, PackedLinear(part.weight, part.bias))
     ours.head = PackedLinear(model.output_weight, model.output_bias)
     return ours
+
+
+def _step(layer: DecoderLayer, x_ND: Tensor, state: JoinedState, index: int) -> Tensor:
+    """Transform one new position a row: products over all rows, attention batch by batch."""
+    heads = layer.attention.heads
+    mixed = []
+    for part, projected_NX in state.split(layer.attention.inputs(layer.attention_norm(x_ND))):
+        queries, keys, values = projected_NX.view(part.rows, 3, heads, 1, -1).unbind(1)
+        mixed.append(_attend(queries, *part.layers[index].append(keys, values), _Z))
+    x_ND = x_ND + layer.attention.output(torch.cat(mixed))
+
+    assert layer.cross.query is not None
+    mixed = []
+    for part, queries_ND in state.split(layer.cross.query(layer.cross_norm(x_ND))):
+        # All beams of a sentence attend over the same source: B × beams queries, B memories.
+        queries = queries_ND.view(part.sentences, part.beams, heads, -1).transpose(1, 2)
+        cache = part.layers[index]
+        mixed.append(
+            _attend(
+                queries,
+                cache.cross_keys,
+                cache.cross_values,
+                _Z if part.mask is None else part.mask,
+            )
+        )
+    x_ND = x_ND + layer.cross.output(torch.cat(mixed))
+    return x_ND + layer.feed_forward(layer.feed_forward_norm(x_ND))
+
+
+def _attend(
+    queries_BHkK: Tensor, keys_BHSK: Tensor, values_BHSK: Tensor, bias_BH1S: Tensor
+) -> Tensor:
+    """Attend by plain products, and put the heads together again: one row (N, D) a query.
+
+    With a few queries a sentence, that is faster than fused attention.
+    """
+    _, heads, queries, size = queries_BHkK.shape
+    if keys_BHSK.size(2) < _FEW_KEYS:
+        mixed_BHkK = functional.scaled_dot_product_attention(
+            queries_BHkK,
+            keys_BHSK,
+            values_BHSK,
+            attn_mask=None if bias_BH1S.numel() == 1 else bias_BH1S,
+        )
+    else:
+        scores = torch.bmm(
+            queries_BHkK.reshape(-1, queries, size),
+            keys_BHSK.flatten(0, 1).transpose(1, 2),
+        ).mul_(size**-0.5)
+        if bias_BH1S.numel() > 1:
+            scores += bias_BH1S.flatten(0, 1)
+        mixed_BHkK = torch.bmm(scores.softmax(dim=-1), values_BHSK.flatten(0, 1)).view(
+            queries_BHkK.shape
+        )
+    return mixed_BHkK.transpose(1, 2).flatten(2).flatten(0, 1)

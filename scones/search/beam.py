@@ -47,25 +47,25 @@ def beam_search(
     sentences, longest = source_BS.size(0), int(limits_B.max())
     device = source_BS.device
     state = model.start(source_BS, beam_size)
-    history = _History.empty(sentences, beam_size, longest, device)
-    finished = _Finished.empty(sentences, n_best, device)
+    history = History.empty(sentences, beam_size, longest, device)
+    finished = Finished.empty(sentences, n_best, device)
     active_A = torch.arange(sentences, device=device)
     scores_Ak = torch.full((sentences, beam_size), _NEVER, dtype=torch.float64, device=device)
     scores_Ak[:, 0] = 0.0  # at first all rows of a sentence are the same: one of them counts
     tokens_N = torch.full((sentences * beam_size,), PAD, device=device)
     done_A = torch.zeros(sentences, dtype=torch.bool, device=device)
     for position in range(longest):
-        candidates = _candidates(output, model.step(state, tokens_N), scores_Ak, end)
-        finished.offer(active_A, position, candidates, beam_size, length_penalty)
+        candidates = Candidates.of(output, model.step(state, tokens_N), scores_Ak, end)
+        positions_A = torch.full_like(active_A, position)
+        finished.offer(active_A, positions_A, candidates, beam_size, length_penalty)
         chosen = candidates.going_on(beam_size)
-        history.write(active_A, position, chosen)
+        history.write(active_A, positions_A, chosen)
         scores_Ak, tokens_N = chosen.totals, chosen.tokens.flatten()
         if beam_size > 1:
             state.reorder(chosen.rows())
 
         limits_A = limits_B[active_A]
-        reachable_A = scores_Ak[:, 0] / limits_A.double() ** length_penalty
-        done_A |= finished.worst()[active_A] >= reachable_A
+        done_A |= finished.decided(active_A, scores_Ak, limits_A, length_penalty)
         done_A |= limits_A <= position + 1
         # A sentence that is done may stay for a while; nothing it does there counts any more.
         scores_Ak = scores_Ak.masked_fill(done_A[:, None], _NEVER)
@@ -76,7 +76,7 @@ def beam_search(
             state.keep(staying)
             active_A, scores_Ak, done_A = active_A[staying], scores_Ak[staying], done_A[staying]
             tokens_N = tokens_N.view(-1, beam_size)[staying].flatten()
-    return _read_out(history, finished, limits_B)
+    return read_out(history, finished, limits_B)
 
 
 def check_beam(beam_size: int, n_best: int, length_penalty: float) -> None:
@@ -90,7 +90,7 @@ def check_beam(beam_size: int, n_best: int, length_penalty: float) -> None:
 
 
 @dataclass
-class _Candidates:
+class Candidates:
     """Continuations of a sentence's hypotheses, the best first."""
 
     totals: Tensor
@@ -104,11 +104,29 @@ class _Candidates:
     end: int
     """The token that ends a sentence."""
 
-    def going_on(self, beam_size: int) -> _Candidates:
+    @classmethod
+    def of(cls, output: OutputLayer, logits_NV: Tensor, scores_Ak: Tensor, end: int) -> Candidates:
+        """Give the best continuations of hypotheses with these scores."""
+        sentences, beam_size = scores_Ak.shape
+        # k + 1 a row: should one of them be the end of sentence, k are left to go on.
+        width = min(beam_size + 1, logits_NV.size(-1))
+        terms_Nw, tokens_Nw = output.best(logits_NV, width)
+        totals_Nw = scores_Ak.reshape(-1, 1) + terms_Nw.double()
+        count = min(2 * beam_size, beam_size * width)
+        totals_Ac, order_Ac = totals_Nw.view(sentences, -1).topk(count, dim=-1)
+        return cls(
+            totals_Ac,
+            terms_Nw.view(sentences, -1).gather(1, order_Ac),
+            tokens_Nw.view(sentences, -1).gather(1, order_Ac),
+            order_Ac // width,
+            end,
+        )
+
+    def going_on(self, beam_size: int) -> Candidates:
         """Give the best candidates that do not end the sentence."""
         going_on_Ac = self.totals.masked_fill(self.tokens == self.end, _NEVER)
         totals_Ak, order_Ak = going_on_Ac.topk(beam_size, dim=-1)
-        return _Candidates(
+        return Candidates(
             totals_Ak,
             self.terms.gather(1, order_Ak),
             self.tokens.gather(1, order_Ak),
@@ -123,25 +141,8 @@ class _Candidates:
         return (first_A1 + self.parents).flatten()
 
 
-def _candidates(output: OutputLayer, logits_NV: Tensor, scores_Ak: Tensor, end: int) -> _Candidates:
-    sentences, beam_size = scores_Ak.shape
-    # k + 1 a row: should one of them be the end of sentence, k are left to go on.
-    width = min(beam_size + 1, logits_NV.size(-1))
-    terms_Nw, tokens_Nw = output.best(logits_NV, width)
-    totals_Nw = scores_Ak.reshape(-1, 1) + terms_Nw.double()
-    count = min(2 * beam_size, beam_size * width)
-    totals_Ac, order_Ac = totals_Nw.view(sentences, -1).topk(count, dim=-1)
-    return _Candidates(
-        totals_Ac,
-        terms_Nw.view(sentences, -1).gather(1, order_Ac),
-        tokens_Nw.view(sentences, -1).gather(1, order_Ac),
-        order_Ac // width,
-        end,
-    )
-
-
 @dataclass
-class _Finished:
+class Finished:
     """The n best finished translations of every sentence."""
 
     ranks: Tensor
@@ -156,28 +157,43 @@ class _Finished:
     """(B, n) the position of its end of sentence."""
 
     @classmethod
-    def empty(cls, sentences: int, n_best: int, device: torch.device) -> _Finished:
+    def empty(cls, sentences: int, n_best: int, device: torch.device) -> Finished:
+        """Give room for the translations of so many sentences."""
         nothing = torch.full((sentences, n_best), _NEVER, dtype=torch.float64, device=device)
         zeros = torch.zeros(sentences, n_best, dtype=torch.long, device=device)
         return cls(nothing, nothing.clone(), nothing.float(), zeros, zeros.clone())
 
-    def worst(self) -> Tensor:
-        """Give the rank that a new translation of each sentence has to beat."""
-        return self.ranks[:, -1]
+    def of(self, sentences: int) -> Finished:
+        """Give those of the first sentences."""
+        columns = (self.ranks, self.totals, self.terms, self.parents, self.positions)
+        return Finished(*(column[:sentences] for column in columns))
+
+    def decided(
+        self, active_A: Tensor, scores_Ak: Tensor, limits_A: Tensor, penalty: float
+    ) -> Tensor:
+        """Say for which sentences no unfinished hypothesis can pass the n-th finished one."""
+        reachable_A = scores_Ak[:, 0] / limits_A.double() ** penalty
+        return self.ranks[active_A, -1] >= reachable_A
 
     def offer(
-        self, active_A: Tensor, position: int, candidates: _Candidates, best: int, penalty: float
+        self,
+        active_A: Tensor,
+        positions_A: Tensor,
+        candidates: Candidates,
+        best: int,
+        penalty: float,
     ) -> None:
         """Take in those of the `best` first candidates that end their sentence."""
         ends_Ak = candidates.tokens[:, :best] == candidates.end
         totals_Ak = candidates.totals[:, :best]
-        ranks_Ak = (totals_Ak / (position + 1) ** penalty).masked_fill(~ends_Ak, _NEVER)
+        lengths_A1 = (positions_A.double() + 1).unsqueeze(1)
+        ranks_Ak = (totals_Ak / lengths_A1**penalty).masked_fill(~ends_Ak, _NEVER)
         offered = (
             ranks_Ak,
             totals_Ak,
             candidates.terms[:, :best],
             candidates.parents[:, :best],
-            torch.full_like(candidates.parents[:, :best], position),
+            positions_A.unsqueeze(1).expand(-1, best),
         )
         kept = (self.ranks, self.totals, self.terms, self.parents, self.positions)
         both = [
@@ -189,7 +205,7 @@ class _Finished:
 
 
 @dataclass
-class _History:
+class History:
     """Every hypothesis of every step, as a pointer to its parent and one token."""
 
     parents: Tensor
@@ -200,19 +216,27 @@ class _History:
     """(T, B, k)"""
 
     @classmethod
-    def empty(cls, sentences: int, beam_size: int, longest: int, device: torch.device) -> _History:
+    def empty(cls, sentences: int, beam_size: int, longest: int, device: torch.device) -> History:
+        """Give room for so many sentences of at most so many tokens."""
         shape = (longest, sentences, beam_size)
         pointers = torch.zeros(shape, dtype=torch.int32, device=device)
         terms = torch.zeros(shape, device=device)
         return cls(pointers, pointers.clone(), terms)
 
-    def write(self, active_A: Tensor, position: int, chosen: _Candidates) -> None:
-        self.parents[position, active_A] = chosen.parents.int()
-        self.tokens[position, active_A] = chosen.tokens.int()
-        self.terms[position, active_A] = chosen.terms.float()
+    def of(self, sentences: int, longest: int) -> History:
+        """Give that of the first sentences, up to a length."""
+        columns = (self.parents, self.tokens, self.terms)
+        return History(*(column[:longest, :sentences] for column in columns))
+
+    def write(self, active_A: Tensor, positions_A: Tensor, chosen: Candidates) -> None:
+        """Add what was chosen for some sentences, each at its own position."""
+        self.parents[positions_A, active_A] = chosen.parents.int()
+        self.tokens[positions_A, active_A] = chosen.tokens.int()
+        self.terms[positions_A, active_A] = chosen.terms.float()
 
 
-def _read_out(history: _History, finished: _Finished, limits_B: Tensor) -> list[list[Hypothesis]]:
+def read_out(history: History, finished: Finished, limits_B: Tensor) -> list[list[Hypothesis]]:
+    """Follow the finished translations back to their beginnings."""
     parents_TBk = history.parents.cpu().numpy()
     tokens_TBk = history.tokens.cpu().numpy()
     terms_TBk = history.terms.cpu().numpy()

@@ -17,13 +17,17 @@ from scones.ids import END
 
 
 class State(Protocol):
-    """A batch in the middle of being decoded."""
+    """A batch in the middle of being decoded.
+
+    Where it also has a method `join`, which takes in the sentences of another state behind its
+    own, waiting sentences can begin while others are still being written.
+    """
 
     def reorder(self, rows_N: Tensor) -> None:
         """Let row i continue what row rows[i], of the same sentence, has seen."""
 
     def keep(self, sentences_B: Tensor) -> None:
-        """Drop all sentences but these."""
+        """Drop all sentences but these, which come in ascending order."""
 
 
 class Stepper(Protocol):
@@ -65,4 +69,4 @@ def hypothesis(
 
 def should_leave(done: int, active: int) -> bool:
     """Say whether so many sentences of a batch are done that dropping them pays for the copy."""
-    return done == active or done * 4 >= active
+    return done == active or done * 8 >= active

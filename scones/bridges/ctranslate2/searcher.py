@@ -61,7 +61,9 @@ class CTranslate2Searcher:
         lengths = [len(source) + 1 for source in sources]
         limits = [length_limit(length, self._max_length) for length in lengths]
         share = -(-sum(lengths) // self._threads)
-        most = min(options.max_tokens // options.beams, _BATCH_TOKENS, share)
+        most = min(_BATCH_TOKENS, share)
+        if options.max_tokens is not None:
+            most = min(most, options.max_tokens // options.beams)
         running = []
         for batch in batches_by_length(lengths, most):
             limit = max(limits[index] for index in batch)

@@ -1,0 +1,248 @@
+"""A shortlist: the target pieces, a few hundred, that a source sentence can lead to.
+
+The logits of the rest are not computed. Under SCONES a token's score is made of its own logit
+alone, so that the scores of the tokens that are kept are those of the whole model. Under softmax
+they are not: the kept tokens share the probability of all.
+
+A sentence's list is its own, whatever stands beside it: a batch computes the tokens on any of its
+lists, and those that are not on a sentence's own get the logit -inf in its rows, as does the rest.
+
+Shape letters: B sentences, N rows (sentences × beams), D model size, V vocabulary, U tokens that
+any sentence of the batch may use.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+from torch import Tensor
+from torch.nn import functional
+
+from scones.errors import SconesError
+from scones.files import write_file
+from scones.ids import END
+from scones.model.packing import PackedLinear
+from scones.model.transformer import Transformer
+from scones.text.lexicon import learn_lexicon
+from scones.text.store import Sentences, TokenStore, token_type
+
+_FORMAT = "scones shortlist 1"
+_NEVER = float("-inf")
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What a shortlist holds of translations that it was not made from."""
+
+    tokens: float
+    """Share of the target tokens that are on the list of their sentence."""
+    sentences: float
+    """Share of the sentences whose every token is."""
+    size: float
+    """Mean number of tokens on a sentence's list."""
+
+
+class Shortlist:
+    """The target pieces that go with each source piece."""
+
+    def __init__(
+        self, offsets: NDArray[np.int64], tokens: NDArray[np.integer], digest: str
+    ) -> None:
+        """Take the list of source piece p, tokens[offsets[p] : offsets[p + 1]], for every p.
+
+        The list of the end of sentence, which every source has, is for everybody. `digest` is
+        that of the vocabulary.
+        """
+        self._offsets = offsets
+        self._tokens = tokens
+        self._lists = Sentences(tokens, offsets)
+        self.digest = digest
+
+    @classmethod
+    def make(
+        cls, store: TokenStore, per_token: int = 100, frequent: int = 500, pairs: int = 500_000
+    ) -> Shortlist:
+        """Learn from at most `pairs` sentence pairs of a store.
+
+        A source piece gets itself (names and numbers are copied) and the `per_token` target
+        pieces that go best with it; all sentences get the `frequent` most frequent target pieces.
+        """
+        for name, value, least in (
+            ("per_token", per_token, 1),
+            ("frequent", frequent, 0),
+            ("pairs", pairs, 1),
+        ):
+            if value < least:
+                raise SconesError(f"{name} must be at least {least}, not {value}.")
+        train, vocabulary = store.split("train"), len(store.subwords)
+        if len(train) == 0:
+            raise SconesError(f"{store.path} holds no sentence pairs to make a shortlist from.")
+        everybodys = _most_frequent(train.targets, vocabulary, frequent)
+        lexicon = learn_lexicon(train, vocabulary, everybodys, pairs)
+        lists: list[NDArray[Any]]
+        lists = [np.union1d(lexicon.best(piece, per_token), piece) for piece in range(vocabulary)]
+        lists[END] = np.union1d(lists[END], everybodys)
+        offsets = np.cumsum([0, *map(len, lists)])
+        tokens = np.concatenate(lists).astype(token_type(vocabulary))
+        return cls(offsets, tokens, store.subwords.digest)
+
+    @classmethod
+    def load(cls, path: Path, subwords: bytes) -> Shortlist:
+        """Read a file that `save` wrote, for a model with this SentencePiece model."""
+        path = Path(path)
+        try:
+            with safe_open(path, framework="numpy") as file:
+                facts = file.metadata() or {}
+                offsets, tokens = file.get_tensor("offsets"), file.get_tensor("tokens")
+        except FileNotFoundError:
+            raise SconesError(
+                f"The shortlist {path} does not exist; make one with `scones shortlist`."
+            ) from None
+        except (SafetensorError, OSError):  # the latter for a folder
+            raise _no_shortlist(path) from None
+        if facts.get("format") != _FORMAT or not _fit(offsets, tokens):
+            raise _no_shortlist(path)
+        if facts.get("vocabulary_digest") != hashlib.sha256(subwords).hexdigest():
+            raise SconesError(
+                f"{path} was made for another vocabulary than the model's; make one from the "
+                "store that the model was trained on, with `scones shortlist`."
+            )
+        return cls(offsets, tokens, facts["vocabulary_digest"])
+
+    def save(self, path: Path) -> None:
+        """Write the file, in one step."""
+        facts = {"format": _FORMAT, "vocabulary_digest": self.digest}
+        arrays = {"offsets": self._offsets, "tokens": self._tokens}
+        write_file(path, save(arrays, metadata=facts))
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of pieces, source and target."""
+        return len(self._lists)
+
+    def allowed(self, sources: Sequence[Sequence[int]]) -> NDArray[np.bool_]:
+        """Say for each source (no end of sentence) which target pieces are on its list: (B, V)."""
+        ended = [np.append(source, END).astype(np.int64) for source in sources]
+        tokens, counts = self._lists.gather(np.concatenate(ended))
+        sentences = np.repeat(np.arange(len(sources)), list(map(len, ended)))
+        allowed_BV = np.zeros((len(sources), self.vocabulary), dtype=bool)
+        allowed_BV[np.repeat(sentences, counts), tokens] = True
+        return allowed_BV
+
+    def coverage(self, pairs: Iterable[tuple[ArrayLike, ArrayLike]]) -> Coverage:
+        """Compare the lists of source sentences with translations; both are ids, without an end."""
+        covered, sizes = [], []
+        for source, target in pairs:
+            (allowed_V,) = self.allowed([np.asarray(source).tolist()])
+            covered.append(allowed_V[np.asarray(target, np.int64)])
+            sizes.append(allowed_V.sum())
+        return Coverage(
+            float(np.concatenate(covered).mean()),
+            float(np.mean([tokens.all() for tokens in covered])),
+            float(np.mean(sizes)),
+        )
+
+
+class Shortlisted:
+    """A model that says only what is on the shortlist of a sentence; a `Stepper` as it is."""
+
+    def __init__(self, model: Transformer, shortlist: Shortlist) -> None:
+        self._model = model
+        self._shortlist = shortlist
+
+    def start(self, source_BS: Tensor, beams: int = 1) -> ShortlistedState:
+        """Open the model's state, and look up what each sentence may say."""
+        sources = [[token for token in row if token > END] for row in source_BS.tolist()]
+        allowed_BV = torch.from_numpy(self._shortlist.allowed(sources)).to(source_BS.device)
+        return ShortlistedState(self._model.start(source_BS, beams), allowed_BV)
+
+    def step(self, state: ShortlistedState, tokens_N: Tensor) -> Tensor:
+        """Feed one token a row and give the logits (N, V) of the next, -inf off the lists."""
+        hidden_ND = self._model.hidden_step(state.decoder, tokens_N)
+        if state.head is None:
+            state.head = _Head(self._model, state.allowed_BV)
+        return state.head.logits(hidden_ND)
+
+
+class ShortlistedState:
+    """The model's state of a batch, and what its sentences may say."""
+
+    def __init__(self, decoder: Any, allowed_BV: Tensor) -> None:
+        self.decoder = decoder
+        self.allowed_BV = allowed_BV
+        self.head: _Head | None = None
+
+    def join(self, other: ShortlistedState) -> None:
+        """Take in another state's sentences, where the model's states can do that."""
+        self.decoder.join(other.decoder)
+        self.allowed_BV = torch.cat([self.allowed_BV, other.allowed_BV])
+        self.head = None
+
+    def reorder(self, rows_N: Tensor) -> None:
+        """Let row i continue what row rows[i], of the same sentence, has seen."""
+        self.decoder.reorder(rows_N)
+
+    def keep(self, sentences_B: Tensor) -> None:
+        """Drop all sentences but these."""
+        self.decoder.keep(sentences_B)
+        self.allowed_BV = self.allowed_BV.index_select(0, sentences_B)
+        if self.head is not None:
+            self.head.keep(sentences_B)
+
+
+class _Head:
+    """The output matrix, of the tokens alone that some sentence of a batch may use."""
+
+    def __init__(self, model: Transformer, allowed_BV: Tensor) -> None:
+        self._vocabulary = allowed_BV.size(1)
+        self._tokens_U = allowed_BV.any(dim=0).nonzero().squeeze(1)
+        self._banned_BU = ~allowed_BV.index_select(1, self._tokens_U)
+        weight_UD = model.output_weight.index_select(0, self._tokens_U)
+        bias_U = model.output_bias.index_select(0, self._tokens_U)
+        self._linear: Callable[[Tensor], Tensor]
+        if isinstance(model.head, PackedLinear):
+            self._linear = PackedLinear(weight_UD, bias_U)
+        else:
+            self._linear = partial(functional.linear, weight=weight_UD, bias=bias_U)
+
+    def keep(self, sentences_B: Tensor) -> None:
+        """Forget the lists of all sentences but these; the matrix stays, since it is there."""
+        self._banned_BU = self._banned_BU.index_select(0, sentences_B)
+
+    def logits(self, hidden_ND: Tensor) -> Tensor:
+        """Give the logits (N, V) of hidden states."""
+        logits_NU = self._linear(hidden_ND)
+        sentences, tokens = self._banned_BU.shape
+        logits_BkU = logits_NU.view(sentences, -1, tokens)
+        logits_BkU.masked_fill_(self._banned_BU.unsqueeze(1), _NEVER)
+        rows = hidden_ND.size(0)
+        logits_NV = logits_NU.new_full((rows, self._vocabulary), _NEVER)
+        return logits_NV.scatter_(1, self._tokens_U.expand(rows, -1), logits_NU)
+
+
+def _most_frequent(sentences: Sentences, vocabulary: int, count: int) -> NDArray[np.int64]:
+    occurrences = np.zeros(vocabulary, np.int64)
+    for begin in range(0, len(sentences), 100_000):
+        chunk = np.arange(begin, min(begin + 100_000, len(sentences)))
+        occurrences += np.bincount(sentences.gather(chunk)[0], minlength=vocabulary)
+    return np.argsort(-occurrences, kind="stable")[: min(count, np.count_nonzero(occurrences))]
+
+
+def _fit(offsets: NDArray[np.int64], tokens: NDArray[np.integer]) -> bool:
+    """Say whether lists begin and end inside the tokens, and tokens are inside the vocabulary."""
+    ordered = offsets[0] == 0 and bool((np.diff(offsets) >= 0).all())
+    return bool(ordered and offsets[-1] == len(tokens) and tokens.max() < len(offsets) - 1)
+
+
+def _no_shortlist(path: Path) -> SconesError:
+    return SconesError(f"{path} is damaged or is no shortlist; make it with `scones shortlist`.")

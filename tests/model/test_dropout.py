@@ -1,0 +1,153 @@
+"""Dropping numbers by a hash is as good as dropping them at random."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from scones.model.dropout import Dropout, Noise, hashed_dropout
+
+ROWS, SIZE = 512, 256
+COUNT = ROWS * SIZE
+
+
+def seed_of(number: int) -> Tensor:
+    return torch.tensor(number, dtype=torch.int32)
+
+
+def kept(seed: int, rate: float = 0.5) -> Tensor:
+    return hashed_dropout(torch.ones(ROWS, SIZE), rate, seed_of(seed)) > 0
+
+
+def likeness(left: Tensor, right: Tensor) -> float:
+    """The correlation of two masks, in standard deviations of chance."""
+    left, right = (mask.flatten().double() - mask.double().mean() for mask in (left, right))
+    return float((left * right).mean() / (left.std() * right.std()) * left.numel() ** 0.5)
+
+
+SEEDS = [0, 1, 77, -5, 2**31 - 1, -(2**31), 0x5EED]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("rate", [0.05, 0.1, 0.3, 0.5, 0.9])
+def test_the_share_that_is_dropped_and_the_scale_of_the_rest(seed: int, rate: float) -> None:
+    x = torch.linspace(-3, 5, COUNT).view(ROWS, SIZE)
+    found = hashed_dropout(x, rate, seed_of(seed))
+    mask = kept(seed, rate)
+    share = 1 - mask.double().mean().item()
+    assert share == pytest.approx(rate, abs=5 * (rate * (1 - rate) / COUNT) ** 0.5)
+    torch.testing.assert_close(found, torch.where(mask, x / (1 - rate), 0.0))
+
+
+def test_the_shape_of_a_tensor_and_its_format_stay() -> None:
+    for x in (torch.ones(3, 5, 7), torch.ones(4, dtype=torch.bfloat16), torch.ones(0, 8)):
+        found = hashed_dropout(x, 0.5, seed_of(3))
+        assert (found.shape, found.dtype) == (x.shape, x.dtype)
+
+
+def test_the_seed_decides() -> None:
+    assert torch.equal(kept(9), kept(9))
+    masks = [kept(seed) for seed in SEEDS]
+    for index, mask in enumerate(masks):
+        for other in masks[:index]:
+            assert abs(likeness(mask, other)) < 5
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("apart", [1, 2, 3, 16, SIZE, 2 * SIZE, 32 * SIZE, COUNT // 2])
+def test_numbers_apart_are_dropped_independently(seed: int, apart: int) -> None:
+    mask = kept(seed).flatten()
+    assert abs(likeness(mask[:-apart], mask[apart:])) < 5
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_row_and_no_column_is_dropped_more_than_others(seed: int) -> None:
+    mask = kept(seed).double()
+    for dim, length in ((0, ROWS), (1, SIZE)):
+        shares = mask.mean(dim=dim)
+        chance = 0.5 / length**0.5
+        assert (shares - 0.5).abs().max() < 5.5 * chance
+        assert shares.std().item() == pytest.approx(chance, rel=0.25)
+
+
+def test_over_many_seeds_the_mean_is_the_number_itself() -> None:
+    noise, x = Noise(), torch.linspace(1, 2, 64)
+    for _ in range(2000):
+        noise.site()
+    torch.manual_seed(4)
+    noise.draw(torch.device("cpu"))
+    mean = torch.stack([hashed_dropout(x, 0.3, seed) for seed in noise.seeds_S]).mean(dim=0)
+    deviation = x * (0.3 / 0.7 / 2000) ** 0.5
+    assert torch.all((mean - x).abs() < 5 * deviation)
+
+
+def test_the_slope_is_that_of_what_was_kept() -> None:
+    x = torch.randn(40, 8, requires_grad=True)
+    found = hashed_dropout(x, 0.2, seed_of(6))
+    (slope,) = torch.autograd.grad(found.sum(), x)
+    torch.testing.assert_close(slope, torch.where(found != 0, 1 / 0.8, 0.0))
+
+
+# The seeds.
+
+
+def test_every_place_has_its_own_seed_and_every_step_new_ones() -> None:
+    noise = Noise()
+    assert [noise.site() for _ in range(50)] == list(range(50))
+    torch.manual_seed(8)
+    noise.draw(torch.device("cpu"))
+    first, place = noise.seeds_S.tolist(), noise.seeds_S.data_ptr()
+    noise.draw(torch.device("cpu"))
+    second = noise.seeds_S.tolist()
+    assert len({*first, *second}) == 100
+    assert noise.seeds_S.dtype == torch.int32
+    assert noise.seeds_S.data_ptr() == place, "what was compiled reads them where they were"
+    torch.manual_seed(8)
+    noise.draw(torch.device("cpu"))
+    assert noise.seeds_S.tolist() == first, "PyTorch's generator decides them"
+
+
+def test_places_that_come_later_have_seeds_too() -> None:
+    noise = Noise()
+    noise.site()
+    noise.draw(torch.device("cpu"))
+    noise.site()
+    noise.draw(torch.device("cpu"))
+    assert len(noise.seeds_S) == 2
+
+
+# The module.
+
+
+def test_nothing_is_dropped_outside_training_or_at_a_rate_of_0() -> None:
+    x = torch.randn(5, 5)
+    assert Dropout(0.5, Noise()).eval()(x) is x
+    assert Dropout(0.0, Noise()).train()(x) is x
+
+
+def test_in_plain_code_pytorch_drops() -> None:
+    dropout, x = Dropout(0.25, Noise()).train(), torch.ones(100, 100)
+    torch.manual_seed(1)
+    found = dropout(x)
+    torch.manual_seed(1)
+    assert torch.equal(found, torch.nn.functional.dropout(x, 0.25))
+
+
+def test_in_compiled_code_the_seeds_of_the_step_drop() -> None:
+    from torch._dynamo.testing import CompileCounter
+
+    noise = Noise()
+    first, second = Dropout(0.25, noise).train(), Dropout(0.25, noise).train()
+    counter, x = CompileCounter(), torch.ones(100, 100)
+
+    def both(x: Tensor) -> tuple[Tensor, Tensor]:
+        return first(x), second(x)
+
+    noise.draw(x.device)
+    compiled = torch.compile(both, backend=counter, fullgraph=True)
+    for _ in range(3):
+        noise.draw(x.device)
+        for found, seed in zip(compiled(x), noise.seeds_S, strict=True):
+            assert torch.equal(found, hashed_dropout(x, 0.25, seed))
+    assert counter.frame_count == 1, "new seeds need no new compilation"

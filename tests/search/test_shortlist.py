@@ -1,0 +1,278 @@
+"""Shortlists: exact under SCONES, a sentence's own whatever stands beside it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import scones
+from scones.errors import SconesError
+from scones.ids import END, PAD
+from scones.model.config import ModelConfig
+from scones.model.packing import packed
+from scones.model.transformer import Transformer
+from scones.outputs import OutputLayer
+from scones.outputs.scones import Scones
+from scones.outputs.softmax import Softmax
+from scones.search.corpus import SearchOptions, padded, search_corpus
+from scones.search.scoring import score_batch
+from scones.search.shortlist import Shortlist, Shortlisted
+from scones.text.store import TokenStore
+
+VOCABULARY = 60
+GREEDY = SearchOptions()
+BEAM = SearchOptions("beam", beam_size=3, n_best=3)
+SEARCHES = pytest.mark.parametrize("options", [GREEDY, BEAM], ids=lambda o: o.search)
+
+
+@pytest.fixture(scope="module")
+def model() -> Transformer:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        model = Transformer(ModelConfig(VOCABULARY, 2, 2, 32, 4, 64, 0.0, 0.0, False)).eval()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(0.2 * torch.randn_like(parameter))
+            model.output_bias[END] += 2
+    return model
+
+
+@pytest.fixture(scope="module")
+def sources() -> list[list[int]]:
+    random = np.random.default_rng(4)
+    return [random.integers(3, VOCABULARY, length).tolist() for length in (3, 9, 1, 6, 9, 4, 12)]
+
+
+@pytest.fixture(scope="module")
+def shortlist() -> Shortlist:
+    """Three random pieces for every piece, four for everybody."""
+    random = np.random.default_rng(5)
+    lists = [random.choice(np.arange(3, VOCABULARY), 3, replace=False) for _ in range(VOCABULARY)]
+    lists[END] = np.array([END, 7, 8, 9, 10])
+    return of(lists)
+
+
+def of(lists: list) -> Shortlist:
+    offsets = np.cumsum([0, *map(len, lists)])
+    return Shortlist(offsets, np.concatenate(lists).astype(np.uint16), "digest")
+
+
+def own(shortlist: Shortlist, source: list[int]) -> set[int]:
+    (allowed_V,) = shortlist.allowed([source])
+    return {*np.flatnonzero(allowed_V).tolist()}
+
+
+def full_scores(
+    model: Transformer, output: OutputLayer, source: list[int], tokens: tuple[int, ...]
+) -> list[float]:
+    """The log-probability of every token of a translation, by the whole model."""
+    cpu = torch.device("cpu")
+    return score_batch(model, output, padded([source], cpu), padded([tokens], cpu))[0]
+
+
+def test_a_sentence_may_use_the_lists_of_its_pieces() -> None:
+    lists: list = [[] for _ in range(8)]
+    lists[END], lists[4], lists[5] = [END, 3], [4, 6], [6, 7]
+    allowed_BV = of(lists).allowed([[4], [5, 4, 4], []])
+    assert [np.flatnonzero(row).tolist() for row in allowed_BV] == [
+        [END, 3, 4, 6],
+        [END, 3, 4, 6, 7],
+        [END, 3],
+    ]
+
+
+@SEARCHES
+def test_a_list_of_everything_changes_nothing(
+    model: Transformer, sources: list[list[int]], options: SearchOptions
+) -> None:
+    lists: list = [[] for _ in range(VOCABULARY)]
+    lists[END] = [*range(VOCABULARY)]
+    for output in (Scones(), Softmax()):
+        plain = search_corpus(model, output, sources, options)
+        assert search_corpus(model, output, sources, options, of(lists)) == plain
+
+
+@SEARCHES
+@pytest.mark.parametrize("pack", [False, True])
+def test_scones_scores_are_those_of_the_whole_model(
+    model: Transformer,
+    sources: list[list[int]],
+    shortlist: Shortlist,
+    options: SearchOptions,
+    pack: bool,
+) -> None:
+    searched = packed(model) if pack else model
+    found = search_corpus(searched, Scones(), sources, options, shortlist)
+    lengths = set()
+    for source, several in zip(sources, found, strict=True):
+        for one in several:
+            assert {*one.tokens} <= own(shortlist, source) - {PAD}
+            terms = full_scores(model, Scones(), source, one.tokens)
+            assert one.token_log_probs == pytest.approx(terms[: len(one.token_log_probs)], abs=1e-4)
+            lengths.add(len(one.tokens))
+    assert len(lengths) > 2
+
+
+def test_the_best_of_the_list_is_chosen(
+    model: Transformer, sources: list[list[int]], shortlist: Shortlist
+) -> None:
+    found = search_corpus(model, Scones(), sources, GREEDY, shortlist)
+    elsewhere = 0
+    for source, (one,) in zip(sources, found, strict=True):
+        state = model.start(padded([source], model.device))
+        allowed = sorted(own(shortlist, source))
+        said = (*one.tokens, END) if one.finished else one.tokens
+        with torch.inference_mode():
+            for before, token in zip((PAD, *said[:-1]), said, strict=True):
+                (logits_V,) = model.step(state, torch.tensor([before]))
+                assert token == allowed[int(logits_V[allowed].argmax())]
+                elsewhere += int(logits_V.argmax()) != token
+    assert elsewhere > 0  # the list did keep something out
+
+
+def test_softmax_scores_are_shared_among_the_list(
+    model: Transformer, sources: list[list[int]], shortlist: Shortlist
+) -> None:
+    found = search_corpus(model, Softmax(), sources, GREEDY, shortlist)
+    for source, (one,) in zip(sources, found, strict=True):
+        whole = full_scores(model, Softmax(), source, one.tokens)[: len(one.token_log_probs)]
+        assert all(ours > theirs for ours, theirs in zip(one.token_log_probs, whole, strict=True))
+    # The first step by hand: what all tokens of the list have in sum is 1.
+    with torch.inference_mode():
+        brief = Shortlisted(model, shortlist)
+        logits_1V = brief.step(brief.start(padded(sources[:1], model.device)), torch.tensor([PAD]))
+        assert Softmax().log_scores(logits_1V).exp().sum() == pytest.approx(1)
+        assert Scones().log_scores(logits_1V).exp().sum() != pytest.approx(1, abs=0.1)
+
+
+@SEARCHES
+@pytest.mark.parametrize("output", [Scones(), Softmax()], ids=lambda output: output.name)
+def test_neighbours_in_a_batch_do_not_matter(
+    model: Transformer,
+    sources: list[list[int]],
+    shortlist: Shortlist,
+    options: SearchOptions,
+    output: OutputLayer,
+) -> None:
+    together = search_corpus(model, output, sources, options, shortlist)
+    for source, several in zip(sources, together, strict=True):
+        (alone,) = search_corpus(model, output, [source], options, shortlist)
+        assert [one.tokens for one in alone] == [one.tokens for one in several]
+        for left, right in zip(alone, several, strict=True):
+            assert left.token_log_probs == pytest.approx(right.token_log_probs, abs=1e-5)
+
+
+def test_logits_are_the_models_on_the_list_and_nothing_elsewhere(
+    model: Transformer, sources: list[list[int]], shortlist: Shortlist
+) -> None:
+    beams, staying = 2, [0, 2]
+    with torch.inference_mode():
+        steppers = (model, Shortlisted(model, shortlist))
+        states = [one.start(padded(sources[:3], model.device), beams) for one in steppers]
+        for kept in ([0, 1, 2], staying):
+            if kept == staying:
+                for state in states:
+                    state.keep(torch.tensor(kept))
+            tokens_N = torch.full((len(kept) * beams,), PAD)
+            whole_NV, listed_NV = (
+                one.step(state, tokens_N) for one, state in zip(steppers, states, strict=True)
+            )
+            allowed_BV = torch.from_numpy(shortlist.allowed([sources[index] for index in kept]))
+            allowed_NV = allowed_BV.repeat_interleave(beams, dim=0)
+            assert torch.equal(listed_NV.isfinite(), allowed_NV)
+            torch.testing.assert_close(listed_NV[allowed_NV], whole_NV[allowed_NV])
+
+
+def test_batches_that_are_joined_keep_their_lists(
+    model: Transformer, sources: list[list[int]], shortlist: Shortlist
+) -> None:
+    fast = packed(model)
+    if not hasattr(fast.start(padded(sources[:1], model.device)), "join"):
+        pytest.skip("states of this model cannot be joined")
+    with torch.inference_mode():
+        brief = Shortlisted(fast, shortlist)
+        early, late = (
+            brief.start(padded([source], model.device)) for source in (sources[0], sources[1])
+        )
+        brief.step(early, torch.tensor([PAD]))
+        early.join(late)
+        logits_BV = brief.step(early, torch.tensor([9, PAD]))
+        alone = brief.start(padded([sources[1]], model.device))
+        expected_1V = brief.step(alone, torch.tensor([PAD]))
+    assert torch.equal(
+        logits_BV.isfinite(), torch.from_numpy(shortlist.allowed([sources[0], sources[1]]))
+    )
+    torch.testing.assert_close(logits_BV[1:], expected_1V)
+
+
+def test_a_beam_wider_than_the_list(model: Transformer) -> None:
+    lists: list = [[] for _ in range(VOCABULARY)]
+    lists[END] = [END]
+    wide = SearchOptions("beam", beam_size=5, n_best=2)
+    ((only,),) = search_corpus(model, Scones(), [[5, 6]], wide, of(lists))
+    assert (only.tokens, only.finished) == ((), True)
+    assert math.isfinite(only.log_prob)
+
+
+def test_made_from_a_store(tiny_store: Path, tmp_path: Path) -> None:
+    store = TokenStore.open(tiny_store)
+    made = Shortlist.make(store, per_token=20, frequent=10)
+    split = store.split("dev")
+    dev = [(split.source(index), split.target(index)) for index in range(len(split))]
+    coverage = made.coverage(dev)
+    assert 0.9 < coverage.tokens < 1
+    assert coverage.size < len(store.subwords) / 3
+    smaller = Shortlist.make(store, per_token=2, frequent=10).coverage(dev)
+    assert smaller.tokens < coverage.tokens
+    assert smaller.size < coverage.size
+    source = dev[0][0].tolist()
+    assert {END, *source} <= own(made, source)  # names are copied; every translation can end
+
+    made.save(tmp_path / "list")
+    again = Shortlist.load(tmp_path / "list", store.subwords.model)
+    assert again.coverage(dev) == coverage
+
+
+def test_the_front_door(
+    tiny_model: Path, tiny_store: Path, tea_pairs: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    Shortlist.make(TokenStore.open(tiny_store), 20, 10).save(tmp_path / "list")
+    texts = [source for source, _ in tea_pairs[:8]]
+    plain = scones.load(tiny_model, device="cpu")
+    listed = scones.load(tiny_model, device="cpu", shortlist=tmp_path / "list")
+    found = listed.translate(texts)
+    assert [one.text for (one,) in found] != [one.text for (one,) in plain.translate(texts)]
+    ids = listed.subwords.encode([one.text for (one,) in found])
+    same = [  # those whose text splits into the same pieces again
+        (text, one)
+        for text, (one,), tokens in zip(texts, found, ids, strict=True)
+        if one.finished and tuple(listed.subwords.pieces(tokens)) == one.tokens
+    ]
+    assert same
+    scores = plain.score([(text, one.text) for text, one in same])
+    assert [one.log_prob for _, one in same] == pytest.approx(scores, abs=1e-4)
+
+
+def test_what_is_refused(tiny_model: Path, tiny_store: Path, tmp_path: Path) -> None:
+    path = tmp_path / "list"
+
+    def refused(said: str, engine: str = "auto") -> None:
+        with pytest.raises(SconesError, match=said):
+            scones.load(tiny_model, device="cpu", engine=engine, shortlist=path)
+
+    refused("The shortlist .*list does not exist; make one")
+    path.write_text("a dictionary")
+    refused("list is damaged or is no shortlist")
+    of([[], [1], [0]]).save(path)
+    refused("was made for another vocabulary")
+    Shortlist(np.array([0, 5]), np.array([0, 1], np.uint16), "").save(path)
+    refused("list is damaged or is no shortlist")
+    store = TokenStore.open(tiny_store)
+    Shortlist.make(store, 5, 5).save(path)
+    refused("CTranslate2 takes no shortlist", engine="ctranslate2")
+    with pytest.raises(SconesError, match="per_token must be at least 1, not 0"):
+        Shortlist.make(store, per_token=0)
