@@ -29,12 +29,20 @@ types: $(VENV)/.installed-dev
 pytest: $(VENV)/.installed-dev
 	$(BIN)/pytest
 
-# Benchmarks read real text from the folder named by SCONES_DATA (docs/data.md).
+# What this machine can measure. Real text is read from the folder named by SCONES_DATA
+# (docs/data.md); what needs a store or a trained model runs where there is one.
+BENCH_STORE ?= data/europarl
+BENCH_MODEL ?= runs/tatoeba
+
 bench: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/output_layer.py
+	$(BIN)/python benchmarks/cpu_head.py
+	$(BIN)/python benchmarks/cpu_attention.py
+	test ! -d $(BENCH_STORE) || $(BIN)/python benchmarks/training.py $(BENCH_STORE)
+	test ! -d $(BENCH_MODEL) || $(BIN)/python benchmarks/decoding.py --scones $(BENCH_MODEL)
+	test ! -d $(BENCH_MODEL) || $(BIN)/python benchmarks/engines.py --scones $(BENCH_MODEL)
 	$(BIN)/python benchmarks/language_identification.py
 	$(BIN)/python benchmarks/prepare.py
-	$(BIN)/python benchmarks/cpu_attention.py
-	test ! -d runs/tatoeba || $(BIN)/python benchmarks/engines.py --scones runs/tatoeba
 
 wheel: $(VENV)/.installed-dev
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .

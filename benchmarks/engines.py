@@ -174,7 +174,7 @@ def by_hugging_face(path: Path) -> Translate:
         results: Ids = [[] for _ in sources]
         lengths = [len(source) + 1 for source in sources]
         limits = [length_limit(length, longest) for length in lengths]
-        for batch in batches_by_length(lengths, options.max_tokens // options.beams):
+        for batch in batches_by_length(lengths, (options.max_tokens or 8192) // options.beams):
             source_BS = padded([sources[index] for index in batch], torch.device("cpu"))
             written_BT = model.generate(
                 input_ids=source_BS,

@@ -1,0 +1,176 @@
+"""Every benchmark runs at toy size, and what it writes becomes the tables and plots of the page."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+Run = Callable[..., ModuleType]
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run]:
+    """Run a script of benchmarks/ with some flags, and give its module."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "benchmarks"))
+
+        def run(name: str, *flags: str | Path) -> ModuleType:
+            module = importlib.import_module(name)
+            patch.setattr(sys, "argv", [f"benchmarks/{name}.py", *map(str, flags)])
+            module.main()
+            return module
+
+        yield run
+
+
+@pytest.fixture(scope="module")
+def results(run: Run, tiny_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what the benchmarks wrote."""
+    folder = tmp_path_factory.mktemp("results")
+    flags = {
+        "output_layer": ["--case", "24x16x50", "--case", "24x16x100"],
+        "training": [tiny_store, "--no-compile", "--batch-tokens", "100"],
+        "decoding": ["--precision", "float32", "--batch-tokens", "256"],
+    }
+    for name, words in flags.items():
+        run(name, *words, "--toy", "--repeats", "1", "--json", folder / f"{name}.json")
+    return folder
+
+
+@pytest.fixture
+def read(results: Path) -> Callable[[str], dict[str, Any]]:
+    return lambda name: json.loads((results / f"{name}.json").read_text())
+
+
+@pytest.mark.parametrize("name", ["output_layer", "training", "decoding"])
+def test_the_file_says_what_was_measured_where(name: str, read) -> None:
+    facts = read(name)
+    assert facts["command"].startswith(f"python benchmarks/{name}.py ")
+    assert {"commit", "device", "python", "torch", "triton", "transformers"} <= facts.keys()
+
+
+def test_every_output_layer_agrees_with_float64(read) -> None:
+    cases = read("output_layer")["cases"]
+    assert [case["vocabulary"] for case in cases] == [50, 100]
+    for case in cases:
+        rows = case["rows"]
+        assert rows["three products"]["times_products"] == 1
+        assert rows["SCONES, ours"]["times_ours"] == 1
+        measured = {name: row for name, row in rows.items() if "loss" in row}
+        assert len(measured) >= 6
+        for name, row in measured.items():
+            errors = [value for key, value in row.items() if key.endswith("_error")]
+            assert len(errors) == 4, name
+            assert max(errors) < 1e-5, name
+
+
+def test_a_wrong_gradient_would_show(run: Run) -> None:
+    import torch
+
+    module = importlib.import_module("output_layer")
+    case = module.Case.draw((24, 16, 50), torch.device("cpu"), torch.float32)
+
+    def wrong(hidden, weight, bias, targets):
+        return 1.01 * module.fused_scones_loss(hidden, weight, bias, targets)
+
+    row = module._first_time(case, module.Contender(wrong, module.exact_scones))
+    assert row["loss_error"] == pytest.approx(0.01, rel=0.01)
+    assert row["weight_gradient_error"] == pytest.approx(0.01, rel=0.01)
+
+
+def test_not_enough_memory_is_a_row_and_no_crash(run: Run) -> None:
+    import torch
+
+    module = importlib.import_module("output_layer")
+    case = module.Case.draw((24, 16, 50), torch.device("cpu"), torch.float32)
+
+    def greedy_for_memory(*_):
+        raise torch.OutOfMemoryError
+
+    contenders = module.contenders(toy=True)
+    contenders["SCONES, plain"] = module.Contender(greedy_for_memory, module.exact_scones)
+    rows = module.measure(case, contenders, repeats=1)
+    assert rows["SCONES, plain"] == {"note": "out of memory"}
+    assert rows["SCONES, ours"]["milliseconds"] > 0
+
+
+def test_training_compares_ours_with_the_peer(read) -> None:
+    found = read("training")
+    speeds = {name: row["tokens_per_second"] for name, row in found["results"].items()}
+    assert set(speeds) == {"SCONES, ours", "softmax, ours", "Hugging Face"}
+    ratio = found["ratios"]["SCONES, ours / Hugging Face"]
+    assert ratio == pytest.approx(speeds["SCONES, ours"] / speeds["Hugging Face"])
+
+
+def test_our_softmax_and_the_peer_start_from_the_same_loss(run: Run, tiny_store, tmp_path) -> None:
+    import numpy as np
+    import torch
+
+    module = importlib.import_module("training")
+    options = argparse.Namespace(preset="tiny", optimizer="lamb", no_compile=True, toy=True)
+    store = module.TokenStore.open(tiny_store)
+    trainers = module.make_trainers(options, store, torch.device("cpu"), torch.float32, tmp_path)
+    tokens, pairs = store.split("train"), np.arange(7)
+    ours, peer = trainers[module.OUR_SOFTMAX], trainers[module.PEER]
+    ours.model.eval()
+    peer.model.eval()
+    batch = ours.batch(tokens, pairs)
+    with torch.no_grad():
+        mine = float(ours.objective(batch)) / batch.total
+        assert mine == pytest.approx(float(peer.model(**peer.batch(tokens, pairs)).loss), rel=1e-4)
+
+
+def test_decoding_gives_the_peers_lines_in_float32(read) -> None:
+    found = read("decoding")["results"]
+    questions = {entry["question"] for entry in found}
+    assert {"greedy", "single", "beam", "paper", "growth with the batch"} <= questions
+    for entry in found:
+        assert entry["ratio"] > 0
+        if entry["question"] != "paper":
+            assert entry["equal"] == 1
+            assert entry["score_gaps"] == []
+
+
+def test_the_page_gets_its_tables(run: Run, results: Path, tmp_path: Path) -> None:
+    page = tmp_path / "performance.md"
+    page.write_text((ROOT / "docs" / "performance.md").read_text())
+    tables = run("tables", "--results", results, "--page", page)
+    text = page.read_text()
+    speed = json.loads((results / "training.json").read_text())["results"]["Hugging Face"]
+    assert f"| Hugging Face | {speed['tokens_per_second']:,.0f} |" in text
+    assert text.count("| SCONES, ours |") >= 3
+    for name in tables.TABLES:  # the page has a place for each
+        assert f"<!-- table {name} -->" in text
+
+
+def test_the_page_is_that_of_the_stored_results(run: Run, tmp_path: Path) -> None:
+    page = tmp_path / "docs" / "performance.md"
+    page.parent.mkdir()
+    stored = (ROOT / "docs" / "performance.md").read_text()
+    page.write_text(stored)
+    results = page.parent / "results" / "performance"
+    if (ROOT / "docs" / "results" / "performance").exists():
+        results.parent.mkdir()
+        results.symlink_to(ROOT / "docs" / "results" / "performance")
+    run("tables", "--results", results, "--page", page)
+    assert page.read_text() == stored
+
+
+def test_plots_are_drawn_and_are_the_same_again(run: Run, results: Path) -> None:
+    pytest.importorskip("matplotlib")
+    run("plots", "--results", results)
+    names = ("output_layer.svg", "training.svg", "decoding.svg")
+    first = [(results / name).read_bytes() for name in names]
+    assert all(b"<svg" in content for content in first)
+    run("plots", "--results", results)
+    assert [(results / name).read_bytes() for name in names] == first

@@ -1,0 +1,40 @@
+"""Where tests run Triton kernels: on a GPU, or on a CPU under Triton's interpreter.
+
+Triton looks at TRITON_INTERPRET while it is imported itself, and once more at every kernel. So it
+is set for these imports alone: everywhere else `scones.kernels.usable` says no to a CPU. A module
+that imports this one is skipped where Triton is not installed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import pytest
+import torch
+
+pytest.importorskip("triton.runtime", reason="needs Triton")
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def make_usable(patch: pytest.MonkeyPatch) -> None:
+    """Let the package take the kernels on this device, which on a CPU it does not by itself."""
+    if DEVICE.type == "cpu":
+        patch.setenv("TRITON_INTERPRET", "1")
+
+
+def _import_interpreted() -> None:
+    # Somebody may have imported Triton before; its library in C++ can only be loaded once.
+    for name in [name for name in sys.modules if name.split(".")[0] == "triton"]:
+        if not name.startswith("triton._C"):
+            del sys.modules[name]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRITON_INTERPRET", "1")
+        importlib.import_module("triton.experimental.gluon")  # else imported by the first kernel
+        for name in ("attention", "decoding", "head"):
+            importlib.import_module(f"scones.kernels.{name}")
+
+
+if DEVICE.type == "cpu":
+    _import_interpreted()

@@ -1,0 +1,105 @@
+"""Compiles every kernel for an NVIDIA GPU of the Hopper generation, without having one.
+
+A script of its own, since it needs Triton as it is: in the tests' process it is an interpreter.
+Prints the name of each kernel, and the bytes of shared memory that it takes.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.runtime.jit import JITFunction
+
+from scones.kernels import attention, decoding, head
+
+TYPES = {
+    # What is computed with, in bf16.
+    **dict.fromkeys(["queries", "keys", "values", "mixed", "slopes"], "*bf16"),
+    **dict.fromkeys(["to_queries", "to_keys", "to_values"], "*bf16"),
+    **dict.fromkeys(["projected", "cache", "memory", "normed", "logits"], "*bf16"),
+    # What is added up, in float32.
+    **dict.fromkeys(["norms", "x", "addend", "shift", "bias", "weights"], "*fp32"),
+    **dict.fromkeys(["losses", "sums", "scores", "written_scores"], "*fp32"),
+    # Where things are.
+    **dict.fromkeys(["starts_q", "starts_k", "starts", "lengths", "limits"], "*i32"),
+    **dict.fromkeys(["owners", "seed", "places"], "*i32"),
+    **dict.fromkeys(["targets", "chosen", "tokens", "positions"], "*i64"),
+    **dict.fromkeys(["sentences", "written", "counts"], "*i64"),
+    # Single numbers; all others are integers.
+    **dict.fromkeys(["scale", "lift", "alpha", "smoothing", "epsilon"], "fp32"),
+}
+ATTENTION = {
+    "DROPS": True, "CAUSAL": True, "PRECISION": "tf32", "BLOCK_Q": 64, "BLOCK_K": 64, "SIZE": 64,
+}  # fmt: skip
+ROW = {"BLOCK": 32, "SIZE": 64}
+KERNELS: list[tuple[Any, dict[str, Any]]] = [
+    (attention._forward, ATTENTION),
+    (attention._backward, {**ATTENTION, "ALONE": True}),
+    (attention._backward, {**ATTENTION, "ALONE": False, "DROPS": False, "CAUSAL": False}),
+    (attention._backward_queries, ATTENTION),
+    (decoding._add_and_norm, {"ADDS": True, "SIZE": 512}),
+    (decoding._attend_back, {"OWNED": True, **ROW}),
+    (decoding._attend_back, {"OWNED": False, **ROW}),
+    (decoding._attend_source, {"BEAMS": 4, **ROW}),
+    (decoding._advance, {"SCORED": True, "ROWS": 1024}),
+    (decoding._block_bests, {"BEST": 5, "KEPT": 8, "NORMED": True, "COLUMNS": 2048}),
+    (head._scones, {
+        "IGNORED": head.IGNORED, "WEIGHTED": False, "SMOOTHED": False, "FAST": True,
+        "ROWS": 128, "COLUMNS": 1024, "STAGES": 4,
+    }),
+    (head._scones, {
+        "IGNORED": head.IGNORED, "WEIGHTED": True, "SMOOTHED": True, "FAST": True,
+        "ROWS": 128, "COLUMNS": 1024, "STAGES": 4,
+    }),
+    (head._softmax, {
+        "IGNORED": head.IGNORED, "WEIGHTED": True, "SMOOTHED": True, "COLUMNS": 4096,
+    }),
+]  # fmt: skip
+SPECIAL = {
+    decoding._add_and_norm: {"scale": "*fp32"},
+    decoding._block_bests: {"logits": "*fp32", "values": "*fp32"},
+}
+
+
+def compile_for_hopper(kernel: Any, constants: dict[str, Any]) -> int:
+    """Compile one kernel down to machine code; gives its shared memory in bytes."""
+    types = {**TYPES, **SPECIAL.get(kernel, {})}
+    signature = {
+        name: "constexpr" if name in constants else types.get(name, "i32")
+        for name in kernel.arg_names
+    }
+    values = {(kernel.arg_names.index(name),): value for name, value in constants.items()}
+    source = ASTSource(fn=kernel, signature=signature, constexprs=values)
+    done = triton.compile(source, GPUTarget("cuda", 90, 32), options={"num_warps": 4})
+    if "cubin" not in done.asm:
+        raise SystemExit(f"{kernel.__name__} has no machine code.")
+    return done.metadata.shared
+
+
+def kernels_of(module: ModuleType) -> dict[str, Any]:
+    return {name: fn for name, fn in vars(module).items() if isinstance(fn, JITFunction)}
+
+
+def main() -> None:
+    """Compile all; a kernel that is neither compiled nor part of one that is, is an error."""
+    every = {
+        f"{module.__name__}.{name}": fn
+        for module in (attention, decoding, head)
+        for name, fn in kernels_of(module).items()
+    }
+    compiled = {kernel for kernel, _ in KERNELS}
+    for name, kernel in every.items():
+        used = any(f"{kernel.__name__}(" in other.src for other in every.values() if other is not kernel)
+        if kernel not in compiled and not used:
+            raise SystemExit(f"{name} is compiled by no test; add it to {__file__}.")
+    for kernel, constants in KERNELS:
+        shared = compile_for_hopper(kernel, constants)
+        print(kernel.__name__, shared, flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
