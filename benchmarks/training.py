@@ -58,6 +58,7 @@ from scones.training.optimizers import finite_step, make_optimizer
 from scones.training.options import TrainOptions
 
 OURS, OUR_SOFTMAX = "SCONES, ours", "softmax, ours"
+OURS_EAGER = "SCONES, ours, not compiled"
 PEER, PEER_COMPILED = "Hugging Face", "Hugging Face, compiled"
 RATE = 1e-4
 """The learning rate: small, for nothing is to be learnt and nothing to break."""
@@ -250,7 +251,9 @@ def make_trainers(
 ) -> dict[str, Ours | HuggingFace]:
     """Make ours and the peer's, with the same weights in softmax and the peer."""
 
-    def ours(output: OutputLayer) -> Ours:
+    compiled = device.type == "cuda" and not options.no_compile
+
+    def ours(output: OutputLayer, compiled: bool = compiled) -> Ours:
         train = TrainOptions(
             max_steps=1,
             optimizer=options.optimizer,
@@ -259,13 +262,14 @@ def make_trainers(
         )
         sizes = ModelOptions(options.preset, attention_dropout=options.attention_dropout)
         experiment = Experiment(sizes, output, train)
-        compiled = device.type == "cuda" and not options.no_compile
         return Ours(experiment, store, precision, compiled)
 
     trainers: dict[str, Ours | HuggingFace] = {
         OURS: ours(Scones()),
         OUR_SOFTMAX: (softmax := ours(Softmax())),
     }
+    if compiled:
+        trainers[OURS_EAGER] = ours(Scones(), compiled=False)
     folder = scratch / "model"
     _save(softmax.model, store, folder)
     if not options.no_eager:

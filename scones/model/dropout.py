@@ -40,6 +40,10 @@ class Dropout(nn.Module):
         self.noise = noise
         self.site = noise.site()
 
+    def chance(self) -> tuple[Tensor, float]:
+        """Give this step's seed, and the rate at which numbers go."""
+        return self.noise.seeds_S[self.site], self.rate if self.training else 0.0
+
     def forward(self, x: Tensor) -> Tensor:
         """Drop numbers; in compiled code by the seeds that `noise` has drawn for this step."""
         if not self.training or self.rate == 0:

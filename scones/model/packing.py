@@ -22,7 +22,6 @@ from torch.nn import functional
 from scones.model.cache import JoinedState
 from scones.model.transformer import DecoderLayer, Transformer
 
-
 _FEW_KEYS = 8
 _Z = torch.zeros(1, 1, 1, 1)
 
@@ -119,7 +118,7 @@ def _attend(
 
     With a few queries a sentence, that is faster than fused attention.
     """
-    _, heads, queries, size = queries_BHkK.shape
+    _, _heads, queries, size = queries_BHkK.shape
     if keys_BHSK.size(2) < _FEW_KEYS:
         mixed_BHkK = functional.scaled_dot_product_attention(
             queries_BHkK,

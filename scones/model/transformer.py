@@ -24,6 +24,7 @@ from scones.model.cache import DecoderState, LayerCache
 from scones.model.config import ModelConfig
 from scones.model.dropout import Dropout, Noise
 from scones.model.spans import PackedTokens, Spans
+from scones.model.stream import Stream
 
 Extent = Tensor | Spans | None
 """Where sentences end: a mask over padded ones, spans of packed ones, or nowhere special."""
@@ -139,10 +140,12 @@ class EncoderLayer(nn.Module):
         self.attention_dropout = Dropout(config.dropout, noise)
         self.feed_forward_dropout = Dropout(config.dropout, noise)
 
-    def forward(self, x: Tensor, extent: Extent) -> Tensor:
+    def forward(self, stream: Stream, extent: Extent) -> None:
         """Transform the source positions."""
-        x = x + self.attention_dropout(self.attention(self.attention_norm(x), extent))
-        return x + self.feed_forward_dropout(self.feed_forward(self.feed_forward_norm(x)))
+        attended = self.attention(stream.normed(self.attention_norm), extent)
+        stream.add(attended, self.attention_dropout)
+        fed = self.feed_forward(stream.normed(self.feed_forward_norm))
+        stream.add(fed, self.feed_forward_dropout)
 
 
 class DecoderLayer(nn.Module):
@@ -160,13 +163,16 @@ class DecoderLayer(nn.Module):
         self.cross_dropout = Dropout(config.dropout, noise)
         self.feed_forward_dropout = Dropout(config.dropout, noise)
 
-    def forward(self, x: Tensor, memory: Tensor, extent: Extent, memory_extent: Extent) -> Tensor:
+    def forward(
+        self, stream: Stream, memory: Tensor, extent: Extent, memory_extent: Extent
+    ) -> None:
         """Transform all target positions at once (training, scoring)."""
-        attended = self.attention(self.attention_norm(x), extent, causal=True)
-        x = x + self.attention_dropout(attended)
-        crossed = self.cross.over(self.cross_norm(x), memory, extent, memory_extent)
-        x = x + self.cross_dropout(crossed)
-        return x + self.feed_forward_dropout(self.feed_forward(self.feed_forward_norm(x)))
+        attended = self.attention(stream.normed(self.attention_norm), extent, causal=True)
+        stream.add(attended, self.attention_dropout)
+        normed = stream.normed(self.cross_norm)
+        stream.add(self.cross.over(normed, memory, extent, memory_extent), self.cross_dropout)
+        fed = self.feed_forward(stream.normed(self.feed_forward_norm))
+        stream.add(fed, self.feed_forward_dropout)
 
     def step(self, x_ND: Tensor, cache: LayerCache, mask: Tensor | None) -> Tensor:
         """Transform one new target position a row."""
@@ -250,18 +256,16 @@ class Transformer(nn.Module):
         return self._encode(x_BSD, mask)
 
     def _encode(self, x: Tensor, extent: Extent) -> Tensor:
-        x = self.source_dropout(x)
+        stream = Stream(self.source_dropout(x), fused=isinstance(extent, Spans))
         for layer in self.encoder:
-            x = layer(x, extent)
-        memory: Tensor = self.encoder_norm(x)
-        return memory
+            layer(stream, extent)
+        return stream.normed(self.encoder_norm)
 
     def _decode(self, x: Tensor, memory: Tensor, extent: Extent, memory_extent: Extent) -> Tensor:
-        x = self.target_dropout(x)
+        stream = Stream(self.target_dropout(x), fused=isinstance(extent, Spans))
         for layer in self.decoder:
-            x = layer(x, memory, extent, memory_extent)
-        hidden: Tensor = self.decoder_norm(x)
-        return hidden
+            layer(stream, memory, extent, memory_extent)
+        return stream.normed(self.decoder_norm)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Give the logits (…, V) of hidden states (…, D)."""

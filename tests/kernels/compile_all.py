@@ -93,7 +93,8 @@ def main() -> None:
     }
     compiled = {kernel for kernel, _ in KERNELS}
     for name, kernel in every.items():
-        used = any(f"{kernel.__name__}(" in other.src for other in every.values() if other is not kernel)
+        others = (other.src for other in every.values() if other is not kernel)
+        used = any(f"{kernel.__name__}(" in source for source in others)
         if kernel not in compiled and not used:
             raise SystemExit(f"{name} is compiled by no test; add it to {__file__}.")
     for kernel, constants in KERNELS:

@@ -159,9 +159,9 @@ class Table:
             END,
             PAD,
         )
-        after = self.sentences.tolist()
-        rows = zip(before, after, chosen, self.tokens.tolist(), self.positions.tolist(), strict=True)
-        for (left, entered, token, fed, place), was in zip(rows, places, strict=True):
+        after = (self.sentences.tolist(), self.tokens.tolist(), self.positions.tolist())
+        rows = zip(before, chosen, *after, strict=True)
+        for (left, token, entered, fed, place), was in zip(rows, places, strict=True):
             if entered == left and entered < self.capacity:
                 assert (fed, place) == (token, was + 1)
             else:

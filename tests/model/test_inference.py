@@ -72,7 +72,7 @@ def test_sources_are_encoded_to_the_models_keys_and_values(model: Transformer) -
 @torch.inference_mode()
 def test_steps_are_the_models_steps_wherever_rows_are(model: Transformer) -> None:
     """Every row begins at another step, and writes tokens of its own."""
-    inference, steps, delays = Inference(model, torch.float32), 5, [0, 2, 3, 1]
+    inference, steps, delays = Inference(model, torch.float32), 4, [0, 2, 2, 1]
     sources = encoded(inference, SENTENCES)
     generator = torch.Generator().manual_seed(2)
     fed = torch.randint(2, VOCABULARY, (len(SENTENCES), steps), generator=generator).to(DEVICE)
@@ -106,7 +106,7 @@ def test_a_row_goes_on_from_another_one_by_its_owners(model: Transformer) -> Non
     sentence = torch.zeros(1, dtype=torch.long, device=DEVICE)
     generator = torch.Generator().manual_seed(3)
     tokens = torch.full((beams,), PAD, device=DEVICE)
-    for position in range(5):
+    for position in range(4):
         positions = torch.full((beams,), position, device=DEVICE)
         wanted = model.step(state, tokens)
         found = inference.step(tokens, Rows(positions, sentence, caches, owners), sources)

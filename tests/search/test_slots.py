@@ -194,9 +194,7 @@ def small_inference() -> Any:
 
 @settings(deadline=None)
 @given(lengths_of_sentences, st.integers(1, 9), st.integers(1, 50), st.integers(0, 10**7))
-def test_a_load_fits_into_its_room(
-    lengths: list[int], beams: int, most: int, memory: int
-) -> None:
+def test_a_load_fits_into_its_room(lengths: list[int], beams: int, most: int, memory: int) -> None:
     limits = [length_limit(length, 1024) for length in lengths]
     model = small_inference()
     room = room_for(model, lengths, limits, beams, most, memory)
