@@ -8,10 +8,13 @@ that imports this one is skipped where Triton is not installed.
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import sys
 
 import pytest
 import torch
+
+import scones.kernels
 
 pytest.importorskip("triton.runtime", reason="needs Triton")
 
@@ -32,8 +35,8 @@ def _import_interpreted() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRITON_INTERPRET", "1")
         importlib.import_module("triton.experimental.gluon")  # else imported by the first kernel
-        for name in ("attention", "decoding", "head"):
-            importlib.import_module(f"scones.kernels.{name}")
+        for module in pkgutil.iter_modules(scones.kernels.__path__, "scones.kernels."):
+            importlib.import_module(module.name)
 
 
 if DEVICE.type == "cpu":

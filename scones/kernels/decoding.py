@@ -242,6 +242,7 @@ def _block_bests(
     part = row * tl.num_programs(1) + block
     if NORMED:
         largest = tl.max(z)
+        largest = tl.where(largest == float("-inf"), 0.0, largest)
         total = tl.sum(tl.exp(z - largest))
         tl.store(sums + part, largest + tl.log(total))
     rank = tl.arange(0, KEPT)

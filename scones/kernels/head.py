@@ -69,9 +69,8 @@ def loss_and_gradients(
     """Sum the losses; give the gradients, in float32, of states, matrix and bias where wanted."""
     tokens, vocabulary = len(targets_N), len(weight_VD)
     losses = []
-    to_hidden, to_weight = (
-        torch.empty_like(tensor, dtype=torch.float32) for tensor in (hidden_ND, weight_VD)
-    )
+    make = torch.empty_like if tokens else torch.zeros_like
+    to_hidden, to_weight = (make(tensor, dtype=torch.float32) for tensor in (hidden_ND, weight_VD))
     to_bias = torch.zeros_like(bias_V, dtype=torch.float32)
     rows, columns = _chunk_shape(tokens, vocabulary, turn)
     space = hidden_ND.new_empty(rows, columns)
@@ -97,10 +96,11 @@ def _chunk_shape(tokens: int, vocabulary: int, turn: Turn) -> tuple[int, int]:
     """Divide logits evenly into chunks; their rows begin where vectors of 16 bytes do."""
     if turn.whole_rows:
         columns = _rounded(vocabulary, 64)
-        return min(tokens, max(1, _CHUNK // columns)), columns
-    rows = _rounded(triton.cdiv(tokens, triton.cdiv(tokens, turn.most_rows)), 128)
+        return max(1, min(tokens, _CHUNK // columns)), columns
+    blocks = max(1, triton.cdiv(tokens, turn.most_rows))
+    rows = _rounded(max(1, triton.cdiv(tokens, blocks)), 128)
     parts = triton.cdiv(vocabulary * rows, _CHUNK)
-    return min(rows, tokens), _rounded(triton.cdiv(vocabulary, parts), 64)
+    return max(1, min(rows, tokens)), _rounded(triton.cdiv(vocabulary, parts), 64)
 
 
 def _rounded(number: int, step: int) -> int:
@@ -281,7 +281,7 @@ def _softmax(
         real = column < columns
         shift = tl.load(bias + column, mask=real, other=0.0).to(tl.float32)
         z = tl.load(place + column, mask=real, other=0.0).to(tl.float32) + shift
-        slope = tl.exp(z - norm) - smoothing / columns
+        slope = tl.exp(z - best) / total - smoothing / columns
         slope = tl.where(column == target, slope - (1.0 - smoothing), slope)
         tl.store(place + column, (weight * slope).to(logits.dtype.element_ty), mask=real)
 

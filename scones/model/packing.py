@@ -20,23 +20,37 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from scones.model.cache import JoinedState
-from scones.model.transformer import DecoderLayer, Transformer
-
-_FEW_KEYS = 8
-_Z = torch.zeros(1, 1, 1, 1)
+from scones.model.transformer import DecoderLayer, FeedForward, Transformer
 
 
 class PackedLinear(nn.Module):
-    """A linear layer that only computes."""
+    """A linear layer that only computes, with "relu" after it where asked."""
 
-    def __init__(self, weight_OI: Tensor, bias_O: Tensor) -> None:
+    def __init__(self, weight_OI: Tensor, bias_O: Tensor, activation: str = "none") -> None:
         super().__init__()
         self._weight = torch.ops.mkldnn._reorder_linear_weight(weight_OI.detach().contiguous())
         self._bias = bias_O.detach()
+        self._activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
         """Multiply and add."""
-        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, "none", [], "")
+        y: Tensor = torch.ops.mkldnn._linear_pointwise(
+            x, self._weight, self._bias, self._activation, [], ""
+        )
+        return y
+
+
+class PackedFeedForward(nn.Module):
+    """A feed-forward block whose first product applies the ReLU itself."""
+
+    def __init__(self, block: FeedForward) -> None:
+        super().__init__()
+        self.inner = PackedLinear(block.inner.weight, block.inner.bias, "relu")
+        self.outer = PackedLinear(block.outer.weight, block.outer.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply it to every position."""
+        y: Tensor = self.outer(self.inner(x))
         return y
 
 
@@ -50,8 +64,7 @@ class PackedTransformer(Transformer):
             cache.cross_keys = cache.cross_keys.contiguous()
             cache.cross_values = cache.cross_values.contiguous()
         if state.mask is not None:
-            allowed_BH1S = state.mask.expand(-1, self.config.heads, -1, -1)
-            state.mask = torch.where(allowed_BH1S, 0.0, float("-inf"))
+            state.mask = torch.where(state.mask, 0.0, float("-inf"))
         return JoinedState([state])
 
     def hidden_step(  # type: ignore[override]
@@ -76,12 +89,19 @@ def packed(model: Transformer) -> Transformer:
     shared = {id(parameter): parameter for parameter in model.parameters()}
     ours = copy.deepcopy(model, shared)
     ours.__class__ = PackedTransformer  # which has the same data and other methods
-    for module in list(ours.modules()):
-        for name, part in module.named_children():
-            if isinstance(part, nn.Linear):
-                setattr(module, name, PackedLinear(part.weight, part.bias))
+    _pack(ours)
     ours.head = PackedLinear(model.output_weight, model.output_bias)
     return ours
+
+
+def _pack(module: nn.Module) -> None:
+    for name, part in module.named_children():
+        if isinstance(part, FeedForward):
+            setattr(module, name, PackedFeedForward(part))
+        elif isinstance(part, nn.Linear):
+            setattr(module, name, PackedLinear(part.weight, part.bias))
+        else:
+            _pack(part)
 
 
 def _step(layer: DecoderLayer, x_ND: Tensor, state: JoinedState, index: int) -> Tensor:
@@ -90,7 +110,7 @@ def _step(layer: DecoderLayer, x_ND: Tensor, state: JoinedState, index: int) -> 
     mixed = []
     for part, projected_NX in state.split(layer.attention.inputs(layer.attention_norm(x_ND))):
         queries, keys, values = projected_NX.view(part.rows, 3, heads, 1, -1).unbind(1)
-        mixed.append(_attend(queries, *part.layers[index].append(keys, values), _Z))
+        mixed.append(_attend(queries, *part.layers[index].append(keys, values)))
     x_ND = x_ND + layer.attention.output(torch.cat(mixed))
 
     assert layer.cross.query is not None
@@ -99,41 +119,16 @@ def _step(layer: DecoderLayer, x_ND: Tensor, state: JoinedState, index: int) -> 
         # All beams of a sentence attend over the same source: B × beams queries, B memories.
         queries = queries_ND.view(part.sentences, part.beams, heads, -1).transpose(1, 2)
         cache = part.layers[index]
-        mixed.append(
-            _attend(
-                queries,
-                cache.cross_keys,
-                cache.cross_values,
-                _Z if part.mask is None else part.mask,
-            )
-        )
+        mixed.append(_attend(queries, cache.cross_keys, cache.cross_values, part.mask))
     x_ND = x_ND + layer.cross.output(torch.cat(mixed))
     return x_ND + layer.feed_forward(layer.feed_forward_norm(x_ND))
 
 
 def _attend(
-    queries_BHkK: Tensor, keys_BHSK: Tensor, values_BHSK: Tensor, bias_BH1S: Tensor
+    queries_BHkK: Tensor, keys_BHSK: Tensor, values_BHSK: Tensor, mask: Tensor | None = None
 ) -> Tensor:
-    """Attend by plain products, and put the heads together again: one row (N, D) a query.
-
-    With a few queries a sentence, that is faster than fused attention.
-    """
-    _, _heads, queries, size = queries_BHkK.shape
-    if keys_BHSK.size(2) < _FEW_KEYS:
-        mixed_BHkK = functional.scaled_dot_product_attention(
-            queries_BHkK,
-            keys_BHSK,
-            values_BHSK,
-            attn_mask=None if bias_BH1S.numel() == 1 else bias_BH1S,
-        )
-    else:
-        scores = torch.bmm(
-            queries_BHkK.reshape(-1, queries, size),
-            keys_BHSK.flatten(0, 1).transpose(1, 2),
-        ).mul_(size**-0.5)
-        if bias_BH1S.numel() > 1:
-            scores += bias_BH1S.flatten(0, 1)
-        mixed_BHkK = torch.bmm(scores.softmax(dim=-1), values_BHSK.flatten(0, 1)).view(
-            queries_BHkK.shape
-        )
+    """Attend, and put the heads together again: one row (N, D) a query."""
+    mixed_BHkK = functional.scaled_dot_product_attention(
+        queries_BHkK, keys_BHSK, values_BHSK, attn_mask=mask
+    )
     return mixed_BHkK.transpose(1, 2).flatten(2).flatten(0, 1)

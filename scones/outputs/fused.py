@@ -200,14 +200,21 @@ def loss_and_gradients(
     wanted: bool,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Sum the losses; give the gradients of states, matrix and bias too, where they are wanted."""
-    device = hidden_ND.device.type
-    precision = hidden_ND.dtype
-    if torch.is_autocast_enabled(device):
-        precision = torch.get_autocast_dtype(device)
+    precision = _precision(hidden_ND)
     inputs = (hidden_ND, weight_VD, bias_V, targets_N, weights_N)
-    if usable(hidden_ND.device) and precision.itemsize <= 4:
+    if _has_kernels(hidden_ND):
         return _by_kernels(*inputs, rule, precision, wanted)
     return _by_chunks(*inputs, rule, precision, wanted)
+
+
+def _precision(hidden: Tensor) -> torch.dtype:
+    """Say in which number format the products are to be made."""
+    device = hidden.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
+
+
+def _has_kernels(hidden: Tensor) -> bool:
+    return usable(hidden.device) and _precision(hidden).itemsize <= 4
 
 
 def _by_kernels(
@@ -298,10 +305,11 @@ def _mean_loss(
     hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, rule: Rule, ignore_index: int
 ) -> Tensor:
     hidden_ND, targets_N = hidden.flatten(0, -2), targets.flatten()
-    if usable(hidden.device):  # and nobody should wait there to be told how many there are
+    if _has_kernels(hidden):  # then nobody should wait to be told how many there are
         from scones.kernels.head import IGNORED
 
         ignored_N = targets_N == ignore_index
+        hidden_ND = hidden_ND.masked_fill(ignored_N.unsqueeze(1), 0.0)
         targets_N = targets_N.masked_fill(ignored_N, IGNORED)
         total = loss_sum(hidden_ND, weight, bias, targets_N, None, rule)
         return total / (~ignored_N).sum().clamp(min=1)

@@ -6,7 +6,8 @@ Prints the name of each kernel, and the bytes of shared memory that it takes.
 
 from __future__ import annotations
 
-from types import ModuleType
+import importlib
+import pkgutil
 from typing import Any
 
 import triton
@@ -14,16 +15,20 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
-from scones.kernels import attention, decoding, head
+import scones.kernels
+from scones.kernels import attention, decoding, head, norm
 
 TYPES = {
     # What is computed with, in bf16.
     **dict.fromkeys(["queries", "keys", "values", "mixed", "slopes"], "*bf16"),
     **dict.fromkeys(["to_queries", "to_keys", "to_values"], "*bf16"),
     **dict.fromkeys(["projected", "cache", "memory", "normed", "logits"], "*bf16"),
+    **dict.fromkeys(["added", "to_added", "to_normed"], "*bf16"),
     # What is added up, in float32.
     **dict.fromkeys(["norms", "x", "addend", "shift", "bias", "weights"], "*fp32"),
     **dict.fromkeys(["losses", "sums", "scores", "written_scores"], "*fp32"),
+    **dict.fromkeys(["total", "means", "factors", "to_total", "to_x"], "*fp32"),
+    **dict.fromkeys(["to_scale", "to_shift"], "*fp32"),
     # Where things are.
     **dict.fromkeys(["starts_q", "starts_k", "starts", "lengths", "limits"], "*i32"),
     **dict.fromkeys(["owners", "seed", "places"], "*i32"),
@@ -47,6 +52,8 @@ KERNELS: list[tuple[Any, dict[str, Any]]] = [
     (decoding._attend_source, {"BEAMS": 4, **ROW}),
     (decoding._advance, {"SCORED": True, "ROWS": 1024}),
     (decoding._block_bests, {"BEST": 5, "KEPT": 8, "NORMED": True, "COLUMNS": 2048}),
+    (norm._forward, {"DROPS": True, "ROWS": 4, "SIZE": 512}),
+    (norm._backward, {"DROPS": True, "ROWS": 4, "SIZE": 512}),
     (head._scones, {
         "IGNORED": head.IGNORED, "WEIGHTED": False, "SMOOTHED": False, "FAST": True,
         "ROWS": 128, "COLUMNS": 1024, "STAGES": 4,
@@ -61,6 +68,8 @@ KERNELS: list[tuple[Any, dict[str, Any]]] = [
 ]  # fmt: skip
 SPECIAL = {
     decoding._add_and_norm: {"scale": "*fp32"},
+    norm._forward: {"scale": "*fp32"},
+    norm._backward: {"scale": "*fp32"},
     decoding._block_bests: {"logits": "*fp32", "values": "*fp32"},
 }
 
@@ -80,17 +89,20 @@ def compile_for_hopper(kernel: Any, constants: dict[str, Any]) -> int:
     return done.metadata.shared
 
 
-def kernels_of(module: ModuleType) -> dict[str, Any]:
-    return {name: fn for name, fn in vars(module).items() if isinstance(fn, JITFunction)}
+def all_kernels() -> dict[str, Any]:
+    """Every function of `scones.kernels` that is written in Triton, by its full name."""
+    modules = pkgutil.iter_modules(scones.kernels.__path__, "scones.kernels.")
+    return {
+        f"{module.name}.{name}": value
+        for module in modules
+        for name, value in vars(importlib.import_module(module.name)).items()
+        if isinstance(value, JITFunction)
+    }
 
 
 def main() -> None:
     """Compile all; a kernel that is neither compiled nor part of one that is, is an error."""
-    every = {
-        f"{module.__name__}.{name}": fn
-        for module in (attention, decoding, head)
-        for name, fn in kernels_of(module).items()
-    }
+    every = all_kernels()
     compiled = {kernel for kernel, _ in KERNELS}
     for name, kernel in every.items():
         others = (other.src for other in every.values() if other is not kernel)
@@ -99,7 +111,7 @@ def main() -> None:
             raise SystemExit(f"{name} is compiled by no test; add it to {__file__}.")
     for kernel, constants in KERNELS:
         shared = compile_for_hopper(kernel, constants)
-        print(kernel.__name__, shared, flush=True)  # noqa: T201
+        print(f"{kernel.__module__}.{kernel.__name__}", shared, flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -78,9 +78,9 @@ each_layer = pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_kernels_do_what_the_rules_do(layer: str, smoothing: float, weighted: bool) -> None:
-    *inputs, targets = draw(150)
-    targets[[0, 77, 149]] = IGNORED
-    weights = torch.rand(150, device=DEVICE) if weighted else None
+    *inputs, targets = draw(80)
+    targets[[0, 67, 79]] = IGNORED
+    weights = torch.rand(80, device=DEVICE) if weighted else None
     check(tuple(inputs), targets, weights, layer, smoothing)
 
 
@@ -160,7 +160,7 @@ def test_the_product_of_many_rows_does_not_overflow(rows: int, weighted: bool) -
     """Every 1 + e is 2 where logits are 0: the product of 128 rows is no float32 any more."""
     zeros = torch.zeros(rows, SIZE, device=DEVICE)
     weight = torch.ones(70, SIZE, device=DEVICE)
-    targets = torch.arange(rows, device=DEVICE) % 70
+    targets = torch.zeros(rows, dtype=torch.long, device=DEVICE)
     weights = torch.full((rows,), 0.5, device=DEVICE) if weighted else None
     inputs = (zeros, weight, torch.zeros(70, device=DEVICE))
     loss, _ = head.loss_and_gradients(*inputs, targets, weights, SconesTurn(ALPHA, 0.0), True)
