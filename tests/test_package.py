@@ -16,7 +16,7 @@ MODULES = sorted(ROOT.rglob("*.py"))
 
 # From left to right; a station imports from stations to its left. What is not a station (errors,
 # files, recipes and the like) stands left of all.
-STATIONS = ["text", "model", "outputs", "search", "bridges", "evaluation"]
+STATIONS = ["text", "kernels", "model", "outputs", "search", "bridges", "evaluation"]
 STATIONS += ["translator", "training", "paper", "cli"]
 
 
