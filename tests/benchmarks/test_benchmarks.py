@@ -117,7 +117,14 @@ def test_our_softmax_and_the_peer_start_from_the_same_loss(run: Run, tiny_store,
     import torch
 
     module = importlib.import_module("training")
-    options = argparse.Namespace(preset="tiny", optimizer="lamb", no_compile=True, toy=True)
+    options = argparse.Namespace(
+        preset="tiny",
+        optimizer="lamb",
+        attention_dropout=0.0,
+        no_compile=True,
+        no_eager=False,
+        toy=True,
+    )
     store = module.TokenStore.open(tiny_store)
     trainers = module.make_trainers(options, store, torch.device("cpu"), torch.float32, tmp_path)
     tokens, pairs = store.split("train"), np.arange(7)
