@@ -16,6 +16,10 @@ class ToyState:
         self.sentences = sentences
         self.beams = beams
 
+    def join(self, other: "ToyState") -> None:
+        self.prefixes += other.prefixes
+        self.sentences += other.sentences
+
     def reorder(self, rows_N: Tensor) -> None:
         rows = rows_N.tolist()
         assert [row // self.beams for row in rows] == [i // self.beams for i in range(len(rows))]
