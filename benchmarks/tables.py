@@ -233,7 +233,7 @@ def cpu_head_table(results: list[Result]) -> list[str]:
             f"{number(entry[name]['seconds'], 2)} · {number(entry[name]['peak_megabytes'])}"
             for name in ("plain", "fused")
         ]
-        ratios = entry["ratios"]
+        ratios = entry["plain/fused"]
         cells += [f"{ratios['seconds']:.2f} · {ratios['peak_megabytes']:.2f}"]
         rows.append([f"{entry['case']}, {entry['precision']}", *cells])
     return markdown(("seconds · MB", "plain", "fused", "plain / fused"), rows)
@@ -261,6 +261,7 @@ TABLES: dict[str, tuple[str, Callable[[list[Result]], list[str]]]] = {
     "vocabulary": ("output_layer", vocabulary_table),
     "training": ("training", training_table),
     "decoding": ("decoding", decoding_table),
+    "cpu_decoding": ("cpu_decoding", decoding_table),
     "paper": ("decoding", paper_table),
     "batch": ("decoding", growth_table("batch")),
     "beam": ("decoding", growth_table("beam")),

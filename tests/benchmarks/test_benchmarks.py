@@ -41,6 +41,7 @@ def results(run: Run, tiny_store: Path, tmp_path_factory: pytest.TempPathFactory
         "output_layer": ["--case", "24x16x50", "--case", "24x16x100"],
         "training": [tiny_store, "--no-compile", "--batch-tokens", "100"],
         "decoding": ["--precision", "float32", "--batch-tokens", "256"],
+        "shortlist": [],
     }
     for name, words in flags.items():
         run(name, *words, "--toy", "--repeats", "1", "--json", folder / f"{name}.json")
@@ -52,7 +53,7 @@ def read(results: Path) -> Callable[[str], dict[str, Any]]:
     return lambda name: json.loads((results / f"{name}.json").read_text())
 
 
-@pytest.mark.parametrize("name", ["output_layer", "training", "decoding"])
+@pytest.mark.parametrize("name", ["output_layer", "training", "decoding", "shortlist"])
 def test_the_file_says_what_was_measured_where(name: str, read) -> None:
     facts = read(name)
     assert facts["command"].startswith(f"python benchmarks/{name}.py ")
