@@ -39,6 +39,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/cpu_head.py
 	$(BIN)/python benchmarks/cpu_attention.py
 	test ! -d $(BENCH_STORE) || $(BIN)/python benchmarks/training.py $(BENCH_STORE)
+	test ! -d $(BENCH_STORE) || $(BIN)/python benchmarks/quality.py $(BENCH_STORE)
 	test ! -d $(BENCH_MODEL) || $(BIN)/python benchmarks/decoding.py --scones $(BENCH_MODEL)
 	test ! -d $(BENCH_MODEL) || $(BIN)/python benchmarks/engines.py --scones $(BENCH_MODEL)
 	$(BIN)/python benchmarks/language_identification.py

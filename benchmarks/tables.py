@@ -239,6 +239,17 @@ def cpu_head_table(results: list[Result]) -> list[str]:
     return markdown(("seconds · MB", "plain", "fused", "plain / fused"), rows)
 
 
+def quality_table(results: list[Result]) -> list[str]:
+    """Compare the development losses of training with and without what makes it fast."""
+    keys = ("fast", "plain", "apart", "spread")
+    rows = [
+        [str(row["step"]), *(f"{row[key]:.3f}" for key in keys)]
+        for row in entries(results, "comparison")
+    ]
+    head = ("step", "fast", "plain", "means apart", "standard deviation over seeds")
+    return markdown(head, rows)
+
+
 def size_of(case: dict[str, Any]) -> tuple[int, int, int]:
     """Give tokens, size and vocabulary of a case."""
     return case["tokens"], case["size"], case["vocabulary"]
@@ -261,6 +272,7 @@ TABLES: dict[str, tuple[str, Callable[[list[Result]], list[str]]]] = {
     "vocabulary": ("output_layer", vocabulary_table),
     "training": ("training", training_table),
     "decoding": ("decoding", decoding_table),
+    "quality": ("quality", quality_table),
     "cpu_decoding": ("cpu_decoding", decoding_table),
     "paper": ("decoding", paper_table),
     "batch": ("decoding", growth_table("batch")),

@@ -42,6 +42,10 @@ def results(run: Run, tiny_store: Path, tmp_path_factory: pytest.TempPathFactory
         "training": [tiny_store, "--no-compile", "--batch-tokens", "100"],
         "decoding": ["--precision", "float32", "--batch-tokens", "256"],
         "shortlist": [],
+        "quality": [
+            *(tiny_store, "--device", "cpu", "--preset", "tiny", "--seeds", "1"),
+            *("--steps", "4", "--max-tokens", "512"),
+        ],
     }
     for name, words in flags.items():
         run(name, *words, "--toy", "--repeats", "1", "--json", folder / f"{name}.json")
@@ -53,7 +57,7 @@ def read(results: Path) -> Callable[[str], dict[str, Any]]:
     return lambda name: json.loads((results / f"{name}.json").read_text())
 
 
-@pytest.mark.parametrize("name", ["output_layer", "training", "decoding", "shortlist"])
+@pytest.mark.parametrize("name", ["output_layer", "training", "decoding", "shortlist", "quality"])
 def test_the_file_says_what_was_measured_where(name: str, read) -> None:
     facts = read(name)
     assert facts["command"].startswith(f"python benchmarks/{name}.py ")
@@ -182,3 +186,12 @@ def test_plots_are_drawn_and_are_the_same_again(run: Run, results: Path) -> None
     assert all(b"<svg" in content for content in first)
     run("plots", "--results", results)
     assert [(results / name).read_bytes() for name in names] == first
+
+
+def test_both_ways_of_training_have_a_curve(read) -> None:
+    result = read("quality")
+    assert [run["way"] for run in result["runs"]] == ["fast", "plain"]
+    assert [row["step"] for row in result["comparison"]] == [1, 2, 3, 4]
+    for row in result["comparison"]:  # on a CPU the two ways are one
+        assert row["apart"] == 0
+        assert row["fast"] > 0
