@@ -24,15 +24,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from peer import Generate, hugging_face_model
 
 from scones.bridges.ctranslate2 import CTranslate2Searcher
 from scones.bridges.ctranslate2.check import gap
 from scones.bridges.ctranslate2.convert import convert
 from scones.bridges.engines import Searcher, TorchSearcher
 from scones.evaluation.metrics import bleu
-from scones.ids import END, PAD
+from scones.ids import END
 from scones.model.folder import ModelFolder
-from scones.search.corpus import SearchOptions, batches_by_length, length_limit, padded
+from scones.search.corpus import SearchOptions
 from scones.text.reading import read_texts
 from scones.text.subwords import Subwords
 from scones.version import commit
@@ -40,6 +41,7 @@ from scones.version import commit
 BATCH_TOKENS = (256, 512, 1024, 2048, 4096, 8192)
 GREEDY = SearchOptions(scores=False)
 BEAM = SearchOptions("beam", beam_size=4, scores=False)
+CPU = torch.device("cpu")
 OURS, PEER, EXACT = "PyTorch", "Hugging Face", "CTranslate2 float32"
 
 Ids = list[list[int]]
@@ -112,7 +114,7 @@ def measure(
     sources = subwords.encode(texts)
     engines = [
         Engine(OURS, by(TorchSearcher(folder)), search),
-        Engine(PEER, by_hugging_face(path), search),
+        Engine(PEER, Generate(hugging_face_model(path, CPU).eval(), None), search),
         Engine(EXACT, by(ctranslate2(folder, "float32")), search),
         Engine("CTranslate2 int8", by(ctranslate2(folder, "int8")), search),
     ]
@@ -158,38 +160,6 @@ def ctranslate2(folder: ModelFolder, quantization: str) -> Searcher:
     with tempfile.TemporaryDirectory() as place:
         convert(folder, Path(place), quantization)
         return CTranslate2Searcher(Path(place), folder)
-
-
-def by_hugging_face(path: Path) -> Translate:
-    """Translate by `generate`, in the same kind of batches and with the same length limits."""
-    from transformers import AutoModelForSeq2SeqLM
-    from transformers.utils.logging import disable_progress_bar
-
-    disable_progress_bar()
-    model = AutoModelForSeq2SeqLM.from_pretrained(path).eval()
-    longest = model.config.max_position_embeddings
-
-    @torch.inference_mode()
-    def translate(sources: Ids, options: SearchOptions) -> Ids:
-        results: Ids = [[] for _ in sources]
-        lengths = [len(source) + 1 for source in sources]
-        limits = [length_limit(length, longest) for length in lengths]
-        for batch in batches_by_length(lengths, (options.max_tokens or 8192) // options.beams):
-            source_BS = padded([sources[index] for index in batch], torch.device("cpu"))
-            written_BT = model.generate(
-                input_ids=source_BS,
-                attention_mask=(source_BS != PAD).long(),
-                max_new_tokens=max(limits[index] for index in batch),
-                max_length=None,
-                num_beams=options.beams,
-                length_penalty=0.0 if options.beams > 1 else None,
-            )
-            for index, ids in zip(batch, written_BT[:, 1:].tolist(), strict=True):
-                end = ids.index(END) + 1 if END in ids else len(ids)
-                results[index] = ids[: min(end, limits[index])]
-        return results
-
-    return translate
 
 
 def show(title: str, rows: dict[str, dict[str, Any]]) -> None:
