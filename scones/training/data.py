@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Self
@@ -38,7 +39,7 @@ WHOLE = Share(0, 1)
 
 
 @dataclass(frozen=True)
-class Batch:
+class Batch(ABC):
     """Sentence pairs as tensors, in one of two layouts. Only real target tokens are predicted."""
 
     targets_N: Tensor
@@ -50,9 +51,9 @@ class Batch:
     total: float
     """The sum of the weights, likewise."""
 
+    @abstractmethod
     def hidden(self, model: Transformer) -> Tensor:
         """Give the hidden states (N, D) that predict the targets."""
-        raise NotImplementedError
 
     def pinned(self) -> Self:
         """Copy the tensors to memory that a GPU can read while it computes."""

@@ -120,7 +120,7 @@ def test_the_memory_of_the_output_layer() -> None:
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("longest", [30, 64, 250])
 def test_attention_is_near_float64(precision: torch.dtype, causal: bool, longest: int) -> None:
-    from scones.kernels.attention import attend_across, attend_within
+    from scones.kernels.packed_attention import attend_across, attend_within
 
     torch.manual_seed(longest)
     heads, size, sentences = 8, 64, 40
