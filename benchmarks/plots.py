@@ -20,7 +20,7 @@ from tables import RESULTS, Result, entries, read_results, same_tokens
 PRODUCTS = "three products"
 COLOURS = {
     "SCONES, ours": "#c2410c",
-    "SCONES, ours, not compiled": "#fdba74",
+    "SCONES, ours, without graphs": "#fdba74",
     "SCONES, compiled": "#f59e0b",
     "softmax, ours": "#0f766e",
     "cross-entropy, ours": "#0f766e",

@@ -2,7 +2,7 @@
 
     python benchmarks/quality.py STORE [--seeds 3] [--steps 400] [--json FILE]
 
-The same recipe is trained with kernels, packed batches and compilation, and without any of them,
+The same recipe is trained with kernels, packed batches and graphs, and without any of them,
 for several seeds; all runs go side by side, for their speed is not the question. Printed are the
 development losses of all validations: mean and spread over the seeds, and how far the two means lie
 apart, measured by the spread.
@@ -37,7 +37,6 @@ def main() -> None:
     parser.add_argument("--max-tokens", type=int, default=8192)
     options = parser.parse_args()
     device = choose_device(options.device)
-    compiled = device.type == "cuda" and not options.toy
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch)
         words = [
@@ -49,9 +48,8 @@ def main() -> None:
         running = {}
         for way in WAYS:
             for seed in range(1, options.seeds + 1):
-                compile_it = "yes" if compiled and way == "fast" else "no"
                 command = ["scones", "train", str(options.store), str(place / f"{way}-{seed}")]
-                command += [*words, "--compile", compile_it, "--seed", str(seed)]
+                command += [*words, "--seed", str(seed)]
                 running[way, seed] = start(command, WAYS[way], place / f"{way}-{seed}.log")
         for (way, seed), process in running.items():
             if process.wait() != 0:
@@ -59,7 +57,7 @@ def main() -> None:
         runs = [
             {"way": way, "seed": seed, **curve(place / f"{way}-{seed}")} for way, seed in running
         ]
-    result = facts(device) | {"words": words, "compiled": compiled, "runs": runs}
+    result = facts(device) | {"words": words, "runs": runs}
     result["comparison"] = comparison(runs)
     report(result["comparison"])
     save(result, options.json)

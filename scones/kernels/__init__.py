@@ -13,6 +13,9 @@ from functools import cache
 
 import torch
 
+IGNORED = -(2**40)
+"""The target of a row that does not count."""
+
 
 def usable(device: torch.device) -> bool:
     """Say whether Triton kernels run on a device."""

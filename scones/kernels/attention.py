@@ -17,6 +17,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from scones.kernels.dropping import dropping
+
 
 @triton.jit
 def _rows(first, place, row, part):
@@ -227,8 +229,14 @@ def _backward_queries(
 
 
 def _block(*longest: int) -> int:
-    """Rows of a block. Of two sizes only, for each has to be compiled."""
-    return 32 if max(longest) <= 32 else 64
+    """Rows of a block. Of a few sizes only, for each has to be compiled."""
+    return next(size for size in (16, 32, 64) if max(longest) <= size or size == 64)
+
+
+def _backward_block(queries_NHK: Tensor, *longest: int) -> int:
+    """Rows of a block on the way back: long sentences in larger ones, where they fit the chip."""
+    small = queries_NHK.element_size() == 2 and queries_NHK.size(2) <= 64
+    return 128 if small and max(longest) > 64 else _block(*longest)
 
 
 def _settings(
@@ -237,9 +245,7 @@ def _settings(
     return {
         "scale": queries_NHK.size(2) ** -0.5,
         "seed": seed,
-        "lowest_kept": round(rate * 2**32) - 2**31,
-        "lift": 1 / (1 - rate),
-        "DROPS": rate > 0,
+        **dropping(rate),
         "CAUSAL": causal,
         "PRECISION": "ieee" if queries_NHK.dtype == torch.float32 else "tf32",
         "SIZE": queries_NHK.size(2),
@@ -292,13 +298,14 @@ def attend_backward(
     """Write the slopes of queries, keys and values into `outputs`."""
     queries_NHK, keys_MHK, _ = inputs
     rows, heads, size = queries_NHK.shape
-    block = _block(longest_q, longest_k)
+    block = _backward_block(queries_NHK, longest_q, longest_k)
     alone = longest_k <= block
     sentences = starts_q.numel() - 1
     common = (
         starts_q, starts_k, queries_NHK.stride(0), keys_MHK.stride(0), heads * size, rows,
     )  # fmt: skip
     how = _settings(queries_NHK, block, causal, seed, rate)
+    how["num_stages"] = 2 if block > 64 else 1  # reading ahead would take room from other blocks
     _backward[(sentences, heads, triton.cdiv(longest_k, block))](
         *inputs, mixed, norms, slopes, *outputs, *common, ALONE=alone, **how
     )

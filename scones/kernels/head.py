@@ -21,11 +21,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from scones.kernels import IGNORED
+from scones.kernels.products import product_into
+
 _CHUNK = 2**26
 """Logits that exist at a time: 128 MB in bf16."""
-
-IGNORED = -(2**40)
-"""The target of a row that does not count."""
 
 
 class Turn(Protocol):
@@ -85,8 +85,8 @@ def loss_and_gradients(
                 turn(logits_nc, bias_V[c], targets_N[n], weights_n, c.start, sums_tV[:, c])
             )
             if wanted:
-                _product(logits_nc, weight_VD[c], to_hidden[n], begins=c.start == 0)
-                _product(logits_nc.T, hidden_ND[n], to_weight[c], begins=n.start == 0)
+                product_into(logits_nc, weight_VD[c], to_hidden[n], begins=c.start == 0)
+                product_into(logits_nc.T, hidden_ND[n], to_weight[c], begins=n.start == 0)
         to_bias += sums_tV.sum(dim=0)
     total = torch.cat(losses).sum() if losses else to_bias.new_zeros(())
     return total, (to_hidden, to_weight, to_bias) if wanted else ()
@@ -109,18 +109,6 @@ def _rounded(number: int, step: int) -> int:
 
 def _slices(length: int, size: int) -> Iterator[slice]:
     return (slice(begin, min(begin + size, length)) for begin in range(0, length, size))
-
-
-def _product(left: Tensor, right: Tensor, out: Tensor, begins: bool) -> None:
-    """Put a product into a float32 tensor, or add it to what is there."""
-    if left.dtype == torch.float32:
-        out.copy_(left @ right) if begins else out.addmm_(left, right)
-    elif not left.is_cuda:  # where sums cannot be kept longer than their factors
-        out.copy_(left @ right) if begins else out.add_(left @ right)
-    elif begins:
-        torch.mm(left, right, out_dtype=torch.float32, out=out)
-    else:
-        torch.addmm(out, left, right, out_dtype=torch.float32, out=out)
 
 
 @triton.jit

@@ -1,8 +1,8 @@
-"""Dropout, and a cheap source of chance for compiled models.
+"""Dropout, and a cheap source of chance for kernels.
 
-PyTorch's random numbers cost more than all else that a compiled kernel does to a number. Dropout
-needs far less than they give: whether a number goes may be read off a hash of its place and of a
-seed that is drawn anew for every step.
+PyTorch's random numbers cost more than all else that a kernel does to a number. Dropout needs far
+less than they give: whether a number goes may be read off a hash of its place and of a seed that is
+drawn anew for every step.
 """
 
 from __future__ import annotations
@@ -41,20 +41,21 @@ class Dropout(nn.Module):
         self.site = noise.site()
 
     def chance(self) -> tuple[Tensor, float]:
-        """Give this step's seed, and the rate at which numbers go."""
+        """Give this step's seed and the rate at which numbers go, for kernels."""
         return self.noise.seeds_S[self.site], self.rate if self.training else 0.0
 
     def forward(self, x: Tensor) -> Tensor:
-        """Drop numbers; in compiled code by the seeds that `noise` has drawn for this step."""
+        """Drop numbers."""
         if not self.training or self.rate == 0:
             return x
-        if torch.compiler.is_compiling():
-            return hashed_dropout(x, self.rate, self.noise.seeds_S[self.site])
         return functional.dropout(x, self.rate)
 
 
 def hashed_dropout(x: Tensor, rate: float, seed: Tensor) -> Tensor:
-    """Drop the numbers whose place and `seed` (a scalar, int32) hash to the lowest values."""
+    """Drop the numbers whose place and `seed` (a scalar, int32) hash to the lowest values.
+
+    The kernels do so themselves (`scones.kernels.dropping`); this is their twin.
+    """
     place = torch.arange(x.numel(), dtype=torch.int32, device=x.device).view(x.shape)
     lowest_kept = round(rate * 2**32) - 2**31
     return torch.where(_hash(place, seed) >= lowest_kept, x * (1 / (1 - rate)), 0.0)

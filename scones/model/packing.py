@@ -20,37 +20,29 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from scones.model.cache import JoinedState
-from scones.model.transformer import DecoderLayer, FeedForward, Transformer
+from scones.model.transformer import DecoderLayer, Transformer
 
 
 class PackedLinear(nn.Module):
-    """A linear layer that only computes, with "relu" after it where asked."""
+    """A linear layer that only computes."""
 
-    def __init__(self, weight_OI: Tensor, bias_O: Tensor, activation: str = "none") -> None:
+    def __init__(self, weight_OI: Tensor, bias_O: Tensor) -> None:
         super().__init__()
         self._weight = torch.ops.mkldnn._reorder_linear_weight(weight_OI.detach().contiguous())
         self._bias = bias_O.detach()
-        self._activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
         """Multiply and add."""
+        return self._product(x, "none")
+
+    def relu(self, x: Tensor) -> Tensor:
+        """Do the same, and cut what is negative."""
+        return self._product(x, "relu")
+
+    def _product(self, x: Tensor, activation: str) -> Tensor:
         y: Tensor = torch.ops.mkldnn._linear_pointwise(
-            x, self._weight, self._bias, self._activation, [], ""
+            x, self._weight, self._bias, activation, [], ""
         )
-        return y
-
-
-class PackedFeedForward(nn.Module):
-    """A feed-forward block whose first product applies the ReLU itself."""
-
-    def __init__(self, block: FeedForward) -> None:
-        super().__init__()
-        self.inner = PackedLinear(block.inner.weight, block.inner.bias, "relu")
-        self.outer = PackedLinear(block.outer.weight, block.outer.bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Apply it to every position."""
-        y: Tensor = self.outer(self.inner(x))
         return y
 
 
@@ -96,9 +88,7 @@ def packed(model: Transformer) -> Transformer:
 
 def _pack(module: nn.Module) -> None:
     for name, part in module.named_children():
-        if isinstance(part, FeedForward):
-            setattr(module, name, PackedFeedForward(part))
-        elif isinstance(part, nn.Linear):
+        if isinstance(part, nn.Linear):
             setattr(module, name, PackedLinear(part.weight, part.bias))
         else:
             _pack(part)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
+
+from scones.model.dropout import Dropout
 
 
 @dataclass(frozen=True)
@@ -58,3 +61,13 @@ class PackedTokens:
     places_N: Tensor
     """The place of each token in its sentence."""
     spans: Spans
+
+    def embedded(self, table_VD: Tensor, positions_TD: Tensor, dropout: Dropout) -> Tensor:
+        """Give the embeddings (N, D) of tokens and places, in autocast's number format."""
+        from scones.kernels.embedding import embed
+
+        kind = table_VD.device.type
+        autocast = torch.is_autocast_enabled(kind)
+        precision = torch.get_autocast_dtype(kind) if autocast else table_VD.dtype
+        numbers = (self.ids_N, self.places_N)
+        return embed(table_VD, positions_TD, *numbers, precision, *dropout.chance())

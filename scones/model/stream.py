@@ -5,6 +5,9 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from scones.model.dropout import Dropout
+from scones.model.linear import Linear
+
+Waiting = tuple[Tensor, Linear, Dropout]
 
 
 class Stream:
@@ -16,23 +19,32 @@ class Stream:
     def __init__(self, x: Tensor, fused: bool) -> None:
         self._x = x
         self._fused = fused
-        self._waiting: tuple[Tensor, Dropout] | None = None
+        self._waiting: Waiting | None = None
 
-    def add(self, what: Tensor, dropout: Dropout) -> None:
-        """Add what a block made, with dropout."""
-        self._waiting = what, dropout
+    def add(self, made: Tensor, output: Linear, dropout: Dropout) -> None:
+        """Add what a block made, sent through its output layer and dropout."""
+        self._waiting = made, output, dropout
 
     def normed(self, norm: nn.LayerNorm) -> Tensor:
         """Give the norm of the sum."""
-        if self._waiting is None:
-            normed: Tensor = norm(self._x)
-            return normed
-        (added, dropout), self._waiting = self._waiting, None
-        if not self._fused:
-            self._x = self._x + dropout(added)
-            return norm(self._x)
-        from scones.kernels.norm import add_and_norm
+        waiting, self._waiting = self._waiting, None
+        if self._fused:
+            return self._normed_by_kernels(norm, waiting)
+        if waiting is not None:
+            made, output, dropout = waiting
+            self._x = self._x + dropout(output(made))
+        normed: Tensor = norm(self._x)
+        return normed
 
-        seed, rate = dropout.chance()
-        self._x, normed = add_and_norm(self._x, added, norm.weight, norm.bias, norm.eps, seed, rate)
+    def _normed_by_kernels(self, norm: nn.LayerNorm, waiting: Waiting | None) -> Tensor:
+        from scones.kernels import norm as kernels
+
+        if waiting is None:
+            self._x, normed = kernels.norm(self._x, norm.weight, norm.bias, norm.eps)
+            return normed
+        made, output, dropout = waiting
+        vectors = (output.bias, norm.weight, norm.bias)
+        self._x, normed = kernels.add_and_norm(
+            self._x, output.without_bias(made), *vectors, norm.eps, *dropout.chance()
+        )
         return normed

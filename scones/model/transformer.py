@@ -23,6 +23,7 @@ from scones.kernels import attention_fits, usable
 from scones.model.cache import DecoderState, LayerCache
 from scones.model.config import ModelConfig
 from scones.model.dropout import Dropout, Noise
+from scones.model.linear import Linear
 from scones.model.spans import PackedTokens, Spans
 from scones.model.stream import Stream
 
@@ -40,9 +41,9 @@ class Attention(nn.Module):
         self.dropout = config.attention_dropout
         self.noise = noise
         self.site = noise.site()
-        self.query = nn.Linear(size, size) if crossing else None
-        self.inputs = nn.Linear(size, 2 * size if crossing else 3 * size)  # key, value | q, k, v
-        self.output = nn.Linear(size, size)
+        self.query = Linear(size, size) if crossing else None
+        self.inputs = Linear(size, 2 * size if crossing else 3 * size)  # key, value | q, k, v
+        self.output = Linear(size, size)
 
     def keys_and_values(self, memory_BSD: Tensor) -> tuple[Tensor, Tensor]:
         """Project a memory once; every target position attends to the result."""
@@ -50,23 +51,19 @@ class Attention(nn.Module):
         return keys, values
 
     def forward(self, x: Tensor, extent: Extent = None, causal: bool = False) -> Tensor:
-        """Attend over the sequence itself."""
+        """Attend over the sequence itself; what is mixed has yet to go through `output`."""
         if isinstance(extent, Spans):
-            mixed_ND = extent.within(self.inputs(x), self.heads, causal, *self._chance())
-            within: Tensor = self.output(mixed_ND)
-            return within
+            return extent.within(self.inputs(x), self.heads, causal, *self._chance())
         queries, keys, values = self._split_heads(self.inputs(x), parts=3)
         return self.attend(queries, keys, values, extent, causal)
 
     def over(self, x: Tensor, memory: Tensor, extent: Extent, memory_extent: Extent) -> Tensor:
-        """Attend from x over a memory."""
+        """Attend from x over a memory, likewise."""
         if isinstance(extent, Spans) and isinstance(memory_extent, Spans):
             assert self.query is not None
-            mixed_ND = extent.across(
+            return extent.across(
                 self.query(x), self.inputs(memory), memory_extent, self.heads, *self._chance()
             )
-            across: Tensor = self.output(mixed_ND)
-            return across
         assert not isinstance(memory_extent, Spans)
         return self.cross(x, *self.keys_and_values(memory), memory_extent)
 
@@ -80,7 +77,8 @@ class Attention(nn.Module):
         """Attend from one new position over it and all positions before it."""
         queries, keys, values = self._split_heads(self.inputs(x_ND.unsqueeze(1)), parts=3)
         keys, values = cache.append(keys, values)
-        return self.attend(queries, keys, values).squeeze(1)
+        mixed_ND: Tensor = self.attend(queries, keys, values).squeeze(1)
+        return mixed_ND
 
     def attend(
         self,
@@ -101,8 +99,7 @@ class Attention(nn.Module):
         mixed_BHTK = attention(
             queries, keys_BHSK, values_BHSK, attn_mask=mask, dropout_p=dropout, is_causal=causal
         )
-        output: Tensor = self.output(mixed_BHTK.transpose(1, 2).flatten(2))
-        return output
+        return mixed_BHTK.transpose(1, 2).flatten(2)
 
     def _chance(self) -> tuple[Tensor, float]:
         """Give the seed and the rate at which weights are dropped."""
@@ -119,12 +116,12 @@ class FeedForward(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.inner = nn.Linear(config.size, config.feed_forward)
-        self.outer = nn.Linear(config.feed_forward, config.size)
+        self.inner = Linear(config.size, config.feed_forward)
+        self.outer = Linear(config.feed_forward, config.size)
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply it to every position."""
-        output: Tensor = self.outer(functional.relu(self.inner(x)))
+        output: Tensor = self.outer(self.inner.relu(x))
         return output
 
 
@@ -142,10 +139,10 @@ class EncoderLayer(nn.Module):
 
     def forward(self, stream: Stream, extent: Extent) -> None:
         """Transform the source positions."""
-        attended = self.attention(stream.normed(self.attention_norm), extent)
-        stream.add(attended, self.attention_dropout)
-        fed = self.feed_forward(stream.normed(self.feed_forward_norm))
-        stream.add(fed, self.feed_forward_dropout)
+        mixed = self.attention(stream.normed(self.attention_norm), extent)
+        stream.add(mixed, self.attention.output, self.attention_dropout)
+        inside = self.feed_forward.inner.relu(stream.normed(self.feed_forward_norm))
+        stream.add(inside, self.feed_forward.outer, self.feed_forward_dropout)
 
 
 class DecoderLayer(nn.Module):
@@ -167,21 +164,22 @@ class DecoderLayer(nn.Module):
         self, stream: Stream, memory: Tensor, extent: Extent, memory_extent: Extent
     ) -> None:
         """Transform all target positions at once (training, scoring)."""
-        attended = self.attention(stream.normed(self.attention_norm), extent, causal=True)
-        stream.add(attended, self.attention_dropout)
-        normed = stream.normed(self.cross_norm)
-        stream.add(self.cross.over(normed, memory, extent, memory_extent), self.cross_dropout)
-        fed = self.feed_forward(stream.normed(self.feed_forward_norm))
-        stream.add(fed, self.feed_forward_dropout)
+        mixed = self.attention(stream.normed(self.attention_norm), extent, causal=True)
+        stream.add(mixed, self.attention.output, self.attention_dropout)
+        mixed = self.cross.over(stream.normed(self.cross_norm), memory, extent, memory_extent)
+        stream.add(mixed, self.cross.output, self.cross_dropout)
+        inside = self.feed_forward.inner.relu(stream.normed(self.feed_forward_norm))
+        stream.add(inside, self.feed_forward.outer, self.feed_forward_dropout)
 
     def step(self, x_ND: Tensor, cache: LayerCache, mask: Tensor | None) -> Tensor:
         """Transform one new target position a row."""
-        x_ND = x_ND + self.attention.step(self.attention_norm(x_ND), cache)
+        mixed_ND = self.attention.step(self.attention_norm(x_ND), cache)
+        x_ND = x_ND + self.attention.output(mixed_ND)
         # All beams of a sentence attend over the same source: B × beams queries, B memories.
         sentences = cache.cross_keys.size(0)
         x_BkD = self.cross_norm(x_ND).view(sentences, -1, x_ND.size(-1))
-        crossed_BkD = self.cross.cross(x_BkD, cache.cross_keys, cache.cross_values, mask)
-        x_ND = x_ND + crossed_BkD.view_as(x_ND)
+        mixed_BkD = self.cross.cross(x_BkD, cache.cross_keys, cache.cross_values, mask)
+        x_ND = x_ND + self.cross.output(mixed_BkD.view_as(x_ND))
         return x_ND + self.feed_forward(self.feed_forward_norm(x_ND))
 
 
@@ -241,28 +239,28 @@ class Transformer(nn.Module):
         mask = source_mask(source_BS)
         memory_BSD = self.encode(source_BS, mask)
         x_BTD = self._embed_target(target_BT) + self.positions[: target_BT.size(1)]
-        return self._decode(x_BTD, memory_BSD, None, mask)
+        return self._decode(self.target_dropout(x_BTD), memory_BSD, None, mask)
 
     def forward_packed(self, source: PackedTokens, target: PackedTokens) -> Tensor:
         """Give the hidden states (N, D) of sentences without padding."""
-        x_MD = self._embed_source(source.ids_N) + self.positions[source.places_N]
+        x_MD = source.embedded(self.embedding.weight, self.positions, self.source_dropout)
         memory_MD = self._encode(x_MD, source.spans)
-        x_ND = self._embed_target(target.ids_N) + self.positions[target.places_N]
+        x_ND = target.embedded(self._target_table.weight, self.positions, self.target_dropout)
         return self._decode(x_ND, memory_MD, target.spans, source.spans)
 
     def encode(self, source_BS: Tensor, mask: Tensor | None) -> Tensor:
         """Give the memory (B, S, D) that the decoder attends over."""
         x_BSD = self._embed_source(source_BS) + self.positions[: source_BS.size(1)]
-        return self._encode(x_BSD, mask)
+        return self._encode(self.source_dropout(x_BSD), mask)
 
     def _encode(self, x: Tensor, extent: Extent) -> Tensor:
-        stream = Stream(self.source_dropout(x), fused=isinstance(extent, Spans))
+        stream = Stream(x, fused=isinstance(extent, Spans))
         for layer in self.encoder:
             layer(stream, extent)
         return stream.normed(self.encoder_norm)
 
     def _decode(self, x: Tensor, memory: Tensor, extent: Extent, memory_extent: Extent) -> Tensor:
-        stream = Stream(self.target_dropout(x), fused=isinstance(extent, Spans))
+        stream = Stream(x, fused=isinstance(extent, Spans))
         for layer in self.decoder:
             layer(stream, memory, extent, memory_extent)
         return stream.normed(self.decoder_norm)
@@ -304,9 +302,12 @@ class Transformer(nn.Module):
         return embedded
 
     def _embed_target(self, tokens: Tensor) -> Tensor:
-        table = self.embedding if self.config.tied_embeddings else self.target_embedding
-        embedded: Tensor = table(tokens) * math.sqrt(self.config.size)
+        embedded: Tensor = self._target_table(tokens) * math.sqrt(self.config.size)
         return embedded
+
+    @property
+    def _target_table(self) -> nn.Embedding:
+        return self.embedding if self.config.tied_embeddings else self.target_embedding
 
 
 def plain_attention(

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from scones.ids import PAD
-from scones.kernels import usable
+from scones.kernels import IGNORED, usable
 
 if TYPE_CHECKING:
     from scones.kernels.head import Turn
@@ -306,8 +306,6 @@ def _mean_loss(
 ) -> Tensor:
     hidden_ND, targets_N = hidden.flatten(0, -2), targets.flatten()
     if _has_kernels(hidden):  # then nobody should wait to be told how many there are
-        from scones.kernels.head import IGNORED
-
         ignored_N = targets_N == ignore_index
         hidden_ND = hidden_ND.masked_fill(ignored_N.unsqueeze(1), 0.0)
         targets_N = targets_N.masked_fill(ignored_N, IGNORED)

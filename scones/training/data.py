@@ -10,9 +10,11 @@ from typing import Any, Self
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from scones.errors import SconesError
 from scones.ids import END, PAD
+from scones.kernels import IGNORED
 from scones.model.spans import PackedTokens, Spans
 from scones.model.transformer import Transformer
 from scones.text.batches import pad_batch, plan_batches
@@ -63,6 +65,15 @@ class Batch(ABC):
         """Copy the tensors to a device; from pinned memory the copy is not waited for."""
         return _with_tensors(self, lambda tensor: tensor.to(device, non_blocking=True))
 
+    def copy(self) -> Self:
+        """Copy the tensors to where they are."""
+        return _with_tensors(self, torch.clone)
+
+    def fill_from(self, other: Self) -> None:
+        """Copy another batch of the same shape into the tensors of this one."""
+        for place, tensor in zip(_tensors(self), _tensors(other), strict=True):
+            place.copy_(tensor, non_blocking=True)
+
 
 @dataclass(frozen=True)
 class PaddedBatch(Batch):
@@ -91,6 +102,56 @@ class PackedBatch(Batch):
         """Give the hidden states of all places."""
         return model.forward_packed(self.source, self.inputs)
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """What has to be equal in batches of which one can take another's place."""
+        sides = (self.source, self.inputs)
+        return tuple(
+            size
+            for side in sides
+            for size in (side.ids_N.numel(), side.spans.starts.numel(), side.spans.longest)
+        )
+
+    def settled(self, grain: int) -> PackedBatch:
+        """Fill it up with sentences of no weight, to multiples of `grain` tokens.
+
+        So a corpus makes batches of few shapes, and what a GPU does for one can be repeated.
+        """
+        sides = (self.source, self.inputs)
+        longest = [max(16, _power_of_two(side.spans.longest)) for side in sides]
+        # A filler has at least one token on either side, and is no longer than the sentences.
+        least = max(1, 2 * grain // min(longest))
+        gaps = [least + -(side.ids_N.numel() + least) % grain for side in sides]
+        fillers = max(-(-gap // most) for gap, most in zip(gaps, longest, strict=True))
+        sentences = _power_of_two(self.source.spans.starts.numel() - 1 + fillers)
+        source, inputs = (
+            _filled(side, gap, fillers, sentences, most)
+            for side, gap, most in zip(sides, gaps, longest, strict=True)
+        )
+        targets_N = functional.pad(self.targets_N, (0, gaps[1]), value=IGNORED)
+        weights_N = self.weights_N
+        if weights_N is not None:
+            weights_N = functional.pad(weights_N, (0, gaps[1]))
+        return replace(self, source=source, inputs=inputs, targets_N=targets_N, weights_N=weights_N)
+
+
+def _filled(
+    tokens: PackedTokens, gap: int, fillers: int, sentences: int, longest: int
+) -> PackedTokens:
+    """Append `gap` tokens as sentences of about equal length, and empty ones up to a number."""
+    starts = tokens.spans.starts
+    ends = starts[-1] + gap * torch.arange(1, fillers + 1) // fillers
+    empty = ends[-1].expand(sentences + 1 - len(starts) - fillers)
+    starts = torch.cat([starts, ends, empty]).to(starts.dtype)
+    ids_N, places_N = (
+        functional.pad(numbers, (0, gap), value=PAD) for numbers in (tokens.ids_N, tokens.places_N)
+    )
+    return PackedTokens(ids_N, places_N, Spans(starts, longest))
+
+
+def _power_of_two(least: int) -> int:
+    return 1 << (least - 1).bit_length()
+
 
 def _with_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
     """Give a copy of a dataclass, and of those in it, with every tensor changed."""
@@ -102,6 +163,15 @@ def _with_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
         field.name: _with_tensors(getattr(value, field.name), change) for field in fields(value)
     }
     return replace(value, **changed)
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """Give the tensors of a dataclass, and of those in it."""
+    if isinstance(value, Tensor):
+        yield value
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from _tensors(getattr(value, field.name))
 
 
 def make_batch(
@@ -186,19 +256,27 @@ def training_batches(
     start: Position,
     share: Share = WHOLE,
     packed: bool = False,
+    grain: int | None = None,
 ) -> Iterator[tuple[Batch, Position]]:
     """Give a process's share of batches without end from `start` on, with the position behind.
 
     The batches do not depend on the number of processes: a run may go on with another one.
+    Packed ones are settled to multiples of `grain` tokens, where it is given.
     """
-    make = make_packed_batch if packed else make_batch
+
+    def make(pairs: np.ndarray) -> Batch:
+        if not packed:
+            return make_batch(tokens, pairs, by_sentence, share)
+        batch = make_packed_batch(tokens, pairs, by_sentence, share)
+        return batch if grain is None else batch.settled(grain)
+
     epoch, first = start.epoch, start.batch
     while True:
         plan = plan_batches(
             tokens.source_lengths, tokens.target_lengths, max_tokens, seed=seed, epoch=epoch
         )
         for index in range(first, len(plan)):
-            batch = make(tokens, plan[index], by_sentence, share)
+            batch = make(plan[index])
             last = index + 1 == len(plan)
             yield batch, Position(epoch + 1, 0) if last else Position(epoch, index + 1)
         epoch, first = epoch + 1, 0

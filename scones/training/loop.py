@@ -29,7 +29,7 @@ from scones.processes import Processes, connected
 from scones.text.store import TokenStore
 from scones.training.ahead import ahead, pinned
 from scones.training.checkpoints import Checkpoint, Checkpoints, random_states
-from scones.training.data import Batch, Position, Share, training_batches
+from scones.training.data import Batch, PackedBatch, Position, Share, training_batches
 from scones.training.experiment import Experiment, check_data, claim_folder, new_model, start_from
 from scones.training.inflight import InFlight, Outcome
 from scones.training.interruption import interruptible
@@ -37,6 +37,7 @@ from scones.training.journal import Journal
 from scones.training.meter import Meter
 from scones.training.objective import Objective
 from scones.training.optimizers import finite_step, learning_rate, make_optimizer
+from scones.training.replays import Replays, grain, replayable
 from scones.training.state import RunState, TrainResult
 from scones.training.validation import Validation, validate
 from scones.version import __version__, commit
@@ -102,10 +103,12 @@ class _Run:
         keep = max(2, options.average_last)
         self.checkpoints = Checkpoints(folder / "training" / "checkpoints", keep, journal.say)
         self.state = self._resume()
-        compiled = options.compiles(self.device.type)
-        self.objective = Objective(model, self.output, self.precision, compiled)
+        self.objective = Objective(model, self.output, self.precision)
         # After resuming, for it gives the first process's weights to all.
         self.shared_objective = processes.share_gradients(self.objective)
+        self.replays = None
+        if options.graphs and replayable(self.objective) and processes.count == 1:
+            self.replays = Replays(self.objective)
         self.in_flight = InFlight(self.device)
         self.meter = Meter(store.split("train"), model, peak, self.state.tokens)
 
@@ -125,8 +128,6 @@ class _Run:
     def go(self) -> TrainResult:
         """Train until the budget is spent, nothing gets better, or the user stops it."""
         self.model.train()
-        if self.objective.compiled:
-            self._compile()
         begin = time.monotonic() - self.state.seconds
         with closing(self._batches()) as batches, interruptible() as interrupted:
             while (reason := self._reason_to_stop()) is None:
@@ -156,6 +157,7 @@ class _Run:
             self.state.position,
             Share(self.processes.rank, self.processes.count),
             self.objective.packed,
+            grain=None if self.replays is None else grain(self.options.max_tokens),
         )
         if self.device.type == "cuda":
             return ahead(pinned(batches, self.device))
@@ -168,11 +170,17 @@ class _Run:
         for batch in batches:
             last = batch is batches[-1]
             with nullcontext() if last else self.processes.unshared(self.shared_objective):
-                loss = self.shared_objective(batch.to(self.device))
                 # The processes' gradients are averaged, and should be added.
-                (loss / (total / self.processes.count)).backward()
-            losses.append(loss.detach())
+                losses.append(self._pass(batch, total / self.processes.count))
         return self.processes.add_up(torch.stack(losses).sum() / total)
+
+    def _pass(self, batch: Batch, divisor: float) -> Tensor:
+        """Add the gradient of the loss over `divisor` to the weights'; gives that loss."""
+        if self.replays is not None and isinstance(batch, PackedBatch):
+            return self.replays.gradient(batch, divisor)
+        loss: Tensor = self.shared_objective(batch.to(self.device))
+        (loss / divisor).backward()
+        return loss.detach()
 
     def _move(self, loss: Tensor) -> None:
         """Make the optimiser's step; take note of earlier ones that have ended meanwhile."""
@@ -228,17 +236,11 @@ class _Run:
             "learning_rate": self.optimizer.param_groups[0]["lr"],
             "skipped": self.state.skipped,
         }
+        if self.replays is not None:
+            values |= {"graphs": self.replays.count, "graph_seconds": self.replays.seconds}
         spent = self._spent()
         left = self.state.seconds * (1 - spent) / spent if spent > 0 else None
         self.journal.progress(self.state.step, values, spent, left)
-
-    def _compile(self) -> None:
-        """Compile before the clock starts, by way of the first batch."""
-        self.journal.say("Compiling the model; it takes a minute, and less the next time.")
-        with closing(self._batches()) as batches:
-            seconds = self.objective.warm_up(next(batches)[0].to(self.device))
-        self.journal.record("compile", self.state.step, {"seconds": seconds})
-        self.journal.say(f"Compiled in {seconds:.0f} s.")
 
     def _spent(self) -> float:
         """Give the share of the budget that is used up."""

@@ -55,9 +55,7 @@ class TrainOptions:
         "auto", "arithmetic of the matrix products; auto: bf16 where the hardware has it"
     )
     threads: int | None = option(None, "CPU threads; all cores if unset")
-    compile: Literal["auto", "yes", "no"] = option(
-        "auto", "compile the model on a GPU; auto: where the budget is long enough to gain by it"
-    )
+    graphs: bool = option(True, "let a GPU repeat whole steps by itself, as CUDA graphs")
 
     def __post_init__(self) -> None:
         problems = [
@@ -86,14 +84,6 @@ class TrainOptions:
     def has_budget(self) -> bool:
         """Whether steps or time are limited, so that training ends whatever the dev set says."""
         return self.max_steps is not None or self.max_minutes is not None
-
-    def compiles(self, device: str) -> bool:
-        """Say whether to compile: it takes a minute, and makes a GPU's steps a third shorter."""
-        if self.compile != "auto" or device != "cuda":
-            return self.compile == "yes"
-        enough_steps = self.max_steps is None or self.max_steps >= 2000
-        enough_time = self.max_minutes is None or self.max_minutes >= 4
-        return enough_steps and enough_time
 
     def decisive(self) -> dict[str, Any]:
         """Give the options that a resumed run must share with its beginning."""
@@ -124,4 +114,4 @@ _LEAST = {
 
 # A longer budget, another device or more logging do not make it another run.
 _MAY_CHANGE = {"max_steps", "max_minutes", "patience", "log_every", "tensorboard", "device"}
-_MAY_CHANGE |= {"threads", "checkpoint_every", "compile"}
+_MAY_CHANGE |= {"threads", "checkpoint_every", "graphs"}

@@ -136,10 +136,12 @@ def test_our_softmax_and_the_peer_start_from_the_same_loss(run: Run, tiny_store,
     ours, peer = trainers[module.OUR_SOFTMAX], trainers[module.PEER]
     ours.model.eval()
     peer.model.eval()
-    batch = ours.batch(tokens, pairs)
+    batch = ours.batch(tokens, pairs, 512)
     with torch.no_grad():
         mine = float(ours.objective(batch)) / batch.total
-        assert mine == pytest.approx(float(peer.model(**peer.batch(tokens, pairs)).loss), rel=1e-4)
+        assert mine == pytest.approx(
+            float(peer.model(**peer.batch(tokens, pairs, 512)).loss), rel=1e-4
+        )
 
 
 def test_decoding_gives_the_peers_lines_in_float32(read) -> None:

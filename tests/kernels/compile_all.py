@@ -16,23 +16,24 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 import scones.kernels
-from scones.kernels import attention, decoding, head, norm
+from scones.kernels import IGNORED, attention, decoding, embedding, head, linear, norm
 
 TYPES = {
     # What is computed with, in bf16.
     **dict.fromkeys(["queries", "keys", "values", "mixed", "slopes"], "*bf16"),
     **dict.fromkeys(["to_queries", "to_keys", "to_values"], "*bf16"),
     **dict.fromkeys(["projected", "cache", "memory", "normed", "logits"], "*bf16"),
-    **dict.fromkeys(["added", "to_added", "to_normed"], "*bf16"),
+    **dict.fromkeys(["added", "to_added", "to_normed", "x", "total", "to_total"], "*bf16"),
+    **dict.fromkeys(["to_x", "results", "cut"], "*bf16"),
     # What is added up, in float32.
-    **dict.fromkeys(["norms", "x", "addend", "shift", "bias", "weights"], "*fp32"),
+    **dict.fromkeys(["norms", "addend", "shift", "bias", "weights", "table"], "*fp32"),
     **dict.fromkeys(["losses", "sums", "scores", "written_scores"], "*fp32"),
-    **dict.fromkeys(["total", "means", "factors", "to_total", "to_x"], "*fp32"),
-    **dict.fromkeys(["to_scale", "to_shift"], "*fp32"),
+    **dict.fromkeys(["means", "factors"], "*fp32"),
+    "to_vectors": "*fp32",
     # Where things are.
     **dict.fromkeys(["starts_q", "starts_k", "starts", "lengths", "limits"], "*i32"),
     **dict.fromkeys(["owners", "seed", "places"], "*i32"),
-    **dict.fromkeys(["targets", "chosen", "tokens", "positions"], "*i64"),
+    **dict.fromkeys(["targets", "chosen", "tokens", "positions", "ids"], "*i64"),
     **dict.fromkeys(["sentences", "written", "counts"], "*i64"),
     # Single numbers; all others are integers.
     **dict.fromkeys(["scale", "lift", "alpha", "smoothing", "epsilon"], "fp32"),
@@ -52,22 +53,28 @@ KERNELS: list[tuple[Any, dict[str, Any]]] = [
     (decoding._attend_source, {"BEAMS": 4, **ROW}),
     (decoding._advance, {"SCORED": True, "ROWS": 1024}),
     (decoding._block_bests, {"BEST": 5, "KEPT": 8, "NORMED": True, "COLUMNS": 2048}),
-    (norm._forward, {"DROPS": True, "ROWS": 4, "SIZE": 512}),
-    (norm._backward, {"DROPS": True, "ROWS": 4, "SIZE": 512}),
+    (embedding._embed, {"DROPS": True, "ROWS": 4, "SIZE": 512}),
+    (embedding._embed_backward, {"DROPS": True, "ROWS": 4, "SIZE": 512}),
+    (linear._sum_slopes, {"RELU": True, "ROWS": 16, "COLUMNS": 128}),
+    (linear._sum_slopes, {"RELU": False, "ROWS": 16, "COLUMNS": 128}),
+    (norm._forward, {"ADDS": True, "DROPS": True, "ROWS": 2, "SIZE": 512}),
+    (norm._backward, {"ADDS": True, "DROPS": True, "ROWS": 2, "SIZE": 512}),
     (head._scones, {
-        "IGNORED": head.IGNORED, "WEIGHTED": False, "SMOOTHED": False, "FAST": True,
+        "IGNORED": IGNORED, "WEIGHTED": False, "SMOOTHED": False, "FAST": True,
         "ROWS": 128, "COLUMNS": 1024, "STAGES": 4,
     }),
     (head._scones, {
-        "IGNORED": head.IGNORED, "WEIGHTED": True, "SMOOTHED": True, "FAST": True,
+        "IGNORED": IGNORED, "WEIGHTED": True, "SMOOTHED": True, "FAST": True,
         "ROWS": 128, "COLUMNS": 1024, "STAGES": 4,
     }),
     (head._softmax, {
-        "IGNORED": head.IGNORED, "WEIGHTED": True, "SMOOTHED": True, "COLUMNS": 4096,
+        "IGNORED": IGNORED, "WEIGHTED": True, "SMOOTHED": True, "COLUMNS": 4096,
     }),
 ]  # fmt: skip
 SPECIAL = {
-    decoding._add_and_norm: {"scale": "*fp32"},
+    decoding._add_and_norm: {"scale": "*fp32", "x": "*fp32"},
+    embedding._embed: {"positions": "*fp32", "places": "*i64", "factor": "fp32", "out": "*bf16"},
+    embedding._embed_backward: {"factor": "fp32", "out": "*fp32"},
     norm._forward: {"scale": "*fp32"},
     norm._backward: {"scale": "*fp32"},
     decoding._block_bests: {"logits": "*fp32", "values": "*fp32"},

@@ -7,8 +7,8 @@ import torch
 from kernel_device import DEVICE, make_usable
 from torch import Tensor
 
-from scones.kernels import head
-from scones.kernels.head import IGNORED, SconesTurn, SoftmaxTurn, Turn
+from scones.kernels import IGNORED, head
+from scones.kernels.head import SconesTurn, SoftmaxTurn, Turn
 from scones.outputs import fused
 from scones.outputs.fused import Rule, SconesRule, SoftmaxRule
 

@@ -15,7 +15,6 @@ from scones.model.transformer import Transformer
 from scones.text.store import TokenStore
 from scones.training import loop, meter
 from scones.training.meter import Meter, training_flops
-from scones.training.objective import Objective
 from scones.training.state import RunState
 
 
@@ -97,25 +96,3 @@ def test_validations_and_checkpoints_are_no_training_time(
     for event, epochs in ((first, first["epoch"]), (second, second["epoch"] - first["epoch"])):
         # Three steps of two seconds each.
         assert event["tokens_per_second"] == pytest.approx(epochs * epoch / 6)
-
-
-def test_the_time_of_compiling_is_told_once(
-    run_training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Objective, "warm_up", lambda objective, batch: 12.5)
-    monkeypatch.setattr(torch, "compile", lambda function, dynamic: function)
-    run_training(tmp_path / "run", {"compile": "yes"})
-    assert events(tmp_path / "run", "compile") == [{"event": "compile", "step": 0, "seconds": 12.5}]
-
-
-def test_warming_up_leaves_no_trace(
-    run_training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch, "compile", lambda function, dynamic: function)
-    losses = []
-    for choice in ("no", "yes"):
-        folder = tmp_path / choice
-        run_training(folder, {"compile": choice}, small_model(dropout=0.0))
-        losses.append([event["loss"] for event in events(folder)])
-    assert losses[0] == losses[1]
-    assert len(losses[0]) == 4

@@ -13,6 +13,7 @@ from kernel_device import DEVICE, make_usable
 from torch import Tensor
 
 from scones.ids import END, PAD
+from scones.kernels import IGNORED
 from scones.model.config import ModelConfig
 from scones.model.spans import PackedTokens
 from scones.model.transformer import Transformer
@@ -203,3 +204,58 @@ def test_every_step_drops_other_numbers(
     assert objective(batch).item() == losses[0], "the same seed, the same numbers"
     objective.eval()
     assert objective(batch).item() == objective(batch).item()
+
+
+@pytest.mark.usefixtures("_usable")
+@pytest.mark.parametrize("by_sentence", [True, False])
+@pytest.mark.parametrize("grain", [16, 50, 256])
+def test_a_settled_batch_has_the_same_loss_and_gradients(
+    tokens: ParallelTokens, model: Transformer, by_sentence: bool, grain: int
+) -> None:
+    objective = Objective(model, Scones(0.5, 0.1), torch.float32)
+    plain = make_packed_batch(tokens, SOME[:3], by_sentence)
+    results = []
+    for batch in (plain, plain.settled(grain)):
+        loss = objective(batch.to(DEVICE))
+        results.append((loss, *torch.autograd.grad(loss, list(model.parameters()))))
+    for have, want in zip(*results, strict=True):
+        scale = float(want.detach().abs().max())
+        torch.testing.assert_close(have, want, rtol=1e-4, atol=1e-5 * scale)
+
+
+@pytest.mark.parametrize("grain", [8, 64, 100, 1000])
+def test_settled_batches_are_filled_up_to_a_grain(tokens: ParallelTokens, grain: int) -> None:
+    plan = training_batches(tokens, 512, 7, True, Position(), packed=True)
+    shapes = set()
+    for batch, _ in islice(plan, 12):
+        assert isinstance(batch, PackedBatch)
+        settled = batch.settled(grain)
+        shapes.add(settled.shape)
+        assert (settled.tokens, settled.total) == (batch.tokens, batch.total)
+        for side, was in ((settled.source, batch.source), (settled.inputs, batch.inputs)):
+            lengths = side.spans.starts.diff()
+            real = was.spans.starts.numel() - 1
+            assert torch.equal(lengths[:real], was.spans.starts.diff())
+            assert torch.equal(side.ids_N[: was.ids_N.numel()], was.ids_N)
+            assert side.ids_N.numel() % grain == 0
+            assert side.ids_N.numel() == side.places_N.numel() == side.spans.starts[-1]
+            assert side.ids_N.numel() - was.ids_N.numel() <= 2 * grain
+            assert lengths.max() <= side.spans.longest
+        # Where one side of a pair is empty, the other is: there is nothing to attend to.
+        sides = (settled.source.spans.starts.diff(), settled.inputs.spans.starts.diff())
+        assert torch.equal(sides[0] == 0, sides[1] == 0)
+        assert settled.weights_N is not None
+        assert settled.weights_N.numel() == settled.targets_N.numel()
+        assert torch.all(settled.targets_N[batch.targets_N.numel() :] == IGNORED)
+    assert len(shapes) < 12 or grain == 8
+
+
+def test_a_batch_takes_in_another_of_its_shape(tokens: ParallelTokens) -> None:
+    first, second = (
+        make_packed_batch(tokens, indices, by_sentence=False) for indices in (SOME, SOME[::-1])
+    )
+    own = first.copy()
+    assert own.shape == second.shape
+    own.fill_from(second)
+    assert pairs_of(own) == pairs_of(second)
+    assert pairs_of(first) != pairs_of(second)

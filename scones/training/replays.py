@@ -1,0 +1,99 @@
+"""Passes that a GPU repeats by itself.
+
+A pass forward and back is a thousand small commands, and telling a GPU to do them takes longer than
+many of them do. As a CUDA graph it is recorded once for every shape of batch and then given as one
+command. Batches are settled to a few shapes for it (`PackedBatch.settled`).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from scones.training.data import PackedBatch
+from scones.training.objective import Objective
+
+_GRAINS = 24
+"""Sizes of batches; with as many, some 3 % of their tokens are fillers."""
+_MOST = 256
+"""Graphs; batches of rarer shapes are computed command by command."""
+
+
+def replayable(objective: Objective) -> bool:
+    """Say whether an objective's passes can be recorded: on a GPU, in batches without padding."""
+    return objective.packed and objective.model.device.type == "cuda"
+
+
+def grain(max_tokens: int) -> int:
+    """Give the number of tokens of which the sizes of settled batches are multiples."""
+    return max(1, max_tokens // _GRAINS)
+
+
+@dataclass(frozen=True)
+class _Recording:
+    graph: torch.cuda.CUDAGraph
+    batch: PackedBatch
+    """Where the pass finds its batch."""
+    loss: Tensor
+    """Where it leaves its loss."""
+
+
+class Replays:
+    """Gradients of an objective, one command a batch for shapes that it has seen before."""
+
+    def __init__(self, objective: Objective) -> None:
+        self._objective = objective
+        self._device = objective.model.device
+        self._parameters = [p for p in objective.parameters() if p.requires_grad]
+        self._gradients = [torch.zeros_like(parameter) for parameter in self._parameters]
+        self._factor = torch.ones((), device=self._device)
+        self._pool = torch.cuda.graph_pool_handle()
+        self._recordings: dict[tuple[int, ...], _Recording | None] = {}
+        self.seconds = 0.0
+        """Spent on recording."""
+
+    @property
+    def count(self) -> int:
+        """How many shapes were recorded."""
+        return sum(recording is not None for recording in self._recordings.values())
+
+    def gradient(self, batch: PackedBatch, divisor: float) -> Tensor:
+        """Add the gradient of the loss over `divisor` to the weights'; gives that loss, summed."""
+        self._lend_gradients()
+        self._factor.fill_(1 / divisor)
+        shape = batch.shape
+        if shape not in self._recordings:  # the first of its shape also warms everything up
+            if len(self._recordings) < _MOST:
+                self._recordings[shape] = None
+            return self._pass(batch.to(self._device))
+        recording = self._recordings[shape] or self._record(batch)
+        recording.batch.fill_from(batch)
+        recording.graph.replay()
+        return recording.loss.clone()
+
+    def _lend_gradients(self) -> None:
+        """Let the weights' gradients be where the graphs add to; the optimiser has dropped them."""
+        if self._parameters[0].grad is None:
+            torch._foreach_zero_(self._gradients)
+            for parameter, gradient in zip(self._parameters, self._gradients, strict=True):
+                parameter.grad = gradient
+
+    def _pass(self, batch: PackedBatch) -> Tensor:
+        loss: Tensor = self._objective(batch)
+        (loss * self._factor).backward()
+        return loss.detach()
+
+    def _record(self, batch: PackedBatch) -> _Recording:
+        begin = time.perf_counter()
+        own = batch.to(self._device).copy()
+        graph = torch.cuda.CUDAGraph()
+        # Other threads may go on preparing batches meanwhile.
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            loss = self._pass(own)
+        recording = _Recording(graph, own, loss)
+        self._recordings[batch.shape] = recording
+        self.seconds += time.perf_counter() - begin
+        return recording
