@@ -19,6 +19,8 @@ from scones.kernels.products import product_into
 
 _ROWS, _COLUMNS = 16, 128
 """The tile of numbers that a program holds."""
+_AHEAD = 3
+"""Tiles that it reads ahead."""
 _PROGRAMS = 1056
 """Programs among which a matrix is divided, about."""
 
@@ -26,12 +28,13 @@ _PROGRAMS = 1056
 @triton.jit(do_not_specialize=["rows"])
 def _sum_slopes(
     slopes, results, cut, sums, rows, columns,
-    RELU: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    RELU: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, AHEAD: tl.constexpr,
 ):  # fmt: skip
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     real_column = column < columns
     total = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
-    for begin in range(tl.program_id(1) * ROWS, rows, tl.num_programs(1) * ROWS):
+    step = tl.num_programs(1) * ROWS
+    for begin in tl.range(tl.program_id(1) * ROWS, rows, step, num_stages=AHEAD):
         row = begin + tl.arange(0, ROWS)
         real = (row < rows)[:, None] & real_column[None, :]
         place = row.to(tl.int64)[:, None] * columns + column[None, :]
@@ -57,7 +60,7 @@ def sum_slopes(slopes_NE: Tensor, results_NE: Tensor | None) -> tuple[Tensor, Te
     sums_bE = slopes_NE.new_empty(blocks, columns, dtype=torch.float32)
     _sum_slopes[(across, blocks)](
         slopes_NE, results_NE, cut_NE, sums_bE, rows, columns,
-        RELU=results_NE is not None, ROWS=_ROWS, COLUMNS=_COLUMNS, num_warps=4,
+        RELU=results_NE is not None, ROWS=_ROWS, COLUMNS=_COLUMNS, AHEAD=_AHEAD, num_warps=4,
     )  # fmt: skip
     return cut_NE, sums_bE.sum(dim=0)
 

@@ -20,6 +20,8 @@ _ROWS = 2
 """Rows of a block, one for each warp."""
 _BLOCKS = 2112
 """Blocks that share the way back; each sums the slopes of the vectors over its rows."""
+_AHEAD = 3
+"""Rows that a block reads ahead on that way."""
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -59,6 +61,7 @@ def _backward(
     to_total, to_normed, total, scale, seed, means, factors, to_x, to_added, to_vectors,
     rows, size, lowest_kept, lift,
     ADDS: tl.constexpr, DROPS: tl.constexpr, ROWS: tl.constexpr, SIZE: tl.constexpr,
+    AHEAD: tl.constexpr,
 ):  # fmt: skip
     part = tl.arange(0, SIZE)
     column = part < size
@@ -66,7 +69,8 @@ def _backward(
     gains = tl.zeros((ROWS, SIZE), dtype=tl.float32)
     offsets = tl.zeros((ROWS, SIZE), dtype=tl.float32)
     biases = tl.zeros((ROWS, SIZE), dtype=tl.float32)
-    for begin in range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS):
+    step = tl.num_programs(0) * ROWS
+    for begin in tl.range(tl.program_id(0) * ROWS, rows, step, num_stages=AHEAD):
         row = begin + tl.arange(0, ROWS)
         real_row = row < rows
         real = real_row[:, None] & column[None, :]
@@ -123,7 +127,7 @@ class _Norm(torch.autograd.Function):
         _backward[(blocks,)](
             to_total, to_normed, total, scale_D, seed, means, factors, to_x, to_added, to_vectors,
             rows, size, **dropping(ctx.rate), ADDS=ctx.adds,
-            ROWS=_ROWS, SIZE=triton.next_power_of_2(size), num_warps=_ROWS,
+            ROWS=_ROWS, SIZE=triton.next_power_of_2(size), AHEAD=_AHEAD, num_warps=_ROWS,
         )  # fmt: skip
         to_bias, to_scale, to_shift = to_vectors.sum(dim=0)
         return to_x, to_scale, to_shift, to_added, to_bias if ctx.adds else None, None, None, None

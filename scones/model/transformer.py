@@ -53,7 +53,7 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, extent: Extent = None, causal: bool = False) -> Tensor:
         """Attend over the sequence itself; what is mixed has yet to go through `output`."""
         if isinstance(extent, Spans):
-            return extent.within(self.inputs(x), self.heads, causal, *self._chance())
+            return extent.within(x, self.inputs, self.heads, causal, *self._chance())
         queries, keys, values = self._split_heads(self.inputs(x), parts=3)
         return self.attend(queries, keys, values, extent, causal)
 
@@ -61,9 +61,8 @@ class Attention(nn.Module):
         """Attend from x over a memory, likewise."""
         if isinstance(extent, Spans) and isinstance(memory_extent, Spans):
             assert self.query is not None
-            return extent.across(
-                self.query(x), self.inputs(memory), memory_extent, self.heads, *self._chance()
-            )
+            sides = (x, self.query, memory, self.inputs, memory_extent)
+            return extent.across(*sides, self.heads, *self._chance())
         assert not isinstance(memory_extent, Spans)
         return self.cross(x, *self.keys_and_values(memory), memory_extent)
 

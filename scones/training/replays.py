@@ -16,8 +16,8 @@ from torch import Tensor
 from scones.training.data import PackedBatch
 from scones.training.objective import Objective
 
-_GRAINS = 24
-"""Sizes of batches; with as many, some 3 % of their tokens are fillers."""
+_GRAINS = 32
+"""Sizes of batches; with as many, some 2 % of their tokens are fillers."""
 _MOST = 256
 """Graphs; batches of rarer shapes are computed command by command."""
 

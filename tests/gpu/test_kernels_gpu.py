@@ -134,10 +134,12 @@ def test_attention_is_near_float64(precision: torch.dtype, causal: bool, longest
     projected = torch.randn(rows, 3, heads, size, device="cuda").to(precision).requires_grad_()
     memory = torch.randn(memory_rows, 2, heads, size, device="cuda").to(precision).requires_grad_()
     seed = torch.zeros((), dtype=torch.int32, device="cuda")
-    within = attend_within(projected, starts, longest, causal, seed, 0.0)
+    nothing = torch.zeros(3 * heads * size, device="cuda")
+    within = attend_within(projected, nothing, starts, longest, causal, seed, 0.0)
     queries = projected[:, 0].contiguous()
     long = (longest, longest)
-    across = attend_across(queries, memory, (starts, memory_starts), long, seed, 0.0)
+    biases = nothing[: heads * size], nothing[heads * size :]
+    across = attend_across(queries, memory, biases, (starts, memory_starts), long, seed, 0.0)
     slopes = torch.randn_like(within)
     found = torch.autograd.grad((within + across,), (projected, memory), slopes)
 
