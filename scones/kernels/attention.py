@@ -3,16 +3,13 @@
 Sentences of translation are short, a few dozen pieces: one program takes one head of one sentence
 (or a block of its queries), and everything it needs fits on the chip. `starts` (B + 1 numbers) says
 where each sentence begins; `longest` is the length of the longest, which chooses the blocks.
-Weights are dropped, where `rate` is above 0, by a hash of their place and of `seed`. Queries, keys
-and values may come without the biases of the layers that made them, which are then added here; so
-on the way back the biases' slopes are summed where those of the rows are made.
+Weights are dropped, where `rate` is above 0, by a hash of their place and of `seed`.
 
 Shape letters: N query rows, M memory rows (of all sentences together), H heads, K size of a head.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -27,15 +24,6 @@ from scones.kernels.dropping import dropping
 def _rows(first, place, row, part):
     """Where the numbers of a block's rows lie."""
     return (first + place).to(tl.int64)[:, None] * row + part[None, :]
-
-
-@triton.jit
-def _read(rows, biases, place, part, real):
-    """Read rows and add their bias, where they lack it."""
-    row = tl.load(rows + place, mask=real[:, None], other=0.0)
-    if biases is not None:
-        row = (row.to(tl.float32) + tl.load(biases + part)[None, :]).to(row.dtype)
-    return row
 
 
 @triton.jit
@@ -65,8 +53,7 @@ def _kept(seed, lowest_kept, first_q, place_q, place_k, rows, head):
 
 @triton.jit(do_not_specialize=["rows"])
 def _forward(
-    queries, keys, values, bias_q, bias_k, bias_v, mixed, norms, starts_q, starts_k,
-    row_q, row_k, row_out, rows, scale,
+    queries, keys, values, mixed, norms, starts_q, starts_k, row_q, row_k, row_out, rows, scale,
     seed, lowest_kept, lift, DROPS: tl.constexpr, CAUSAL: tl.constexpr, PRECISION: tl.constexpr,
     BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
@@ -80,7 +67,8 @@ def _forward(
     part = head * SIZE + tl.arange(0, SIZE)
     place_q = block * BLOCK_Q + tl.arange(0, BLOCK_Q)
     real_q = place_q < length_q
-    query = _read(queries, bias_q, _rows(first_q, place_q, row_q, part), part, real_q)
+    there = _rows(first_q, place_q, row_q, part)
+    query = tl.load(queries + there, mask=real_q[:, None], other=0.0)
     best = tl.full((BLOCK_Q,), float("-inf"), dtype=tl.float32)
     total = tl.zeros((BLOCK_Q,), dtype=tl.float32)
     mix = tl.zeros((BLOCK_Q, SIZE), dtype=tl.float32)
@@ -91,8 +79,8 @@ def _forward(
         place_k = begin + tl.arange(0, BLOCK_K)
         real_k = place_k < length_k
         here = _rows(first_k, place_k, row_k, part)
-        key = _read(keys, bias_k, here, part, real_k)
-        value = _read(values, bias_v, here, part, real_k)
+        key = tl.load(keys + here, mask=real_k[:, None], other=0.0)
+        value = tl.load(values + here, mask=real_k[:, None], other=0.0)
         seen = _seen(place_q, place_k, real_k, CAUSAL)
         score = tl.where(seen, _scores(query, key, scale, PRECISION), float("-inf"))
         better = tl.maximum(best, tl.max(score, axis=1))
@@ -114,14 +102,13 @@ def _forward(
 
 @triton.jit
 def _queries(
-    queries, bias_q, mixed, norms, slopes, first_q, place_q, real_q, row_q, row_out, rows, head,
-    part,
+    queries, mixed, norms, slopes, first_q, place_q, real_q, row_q, row_out, rows, head, part
 ):  # fmt: skip
     """Read a block of queries, the slopes of what they got, and their normalisers."""
     there = _rows(first_q, place_q, row_q, part)
     out = _rows(first_q, place_q, row_out, part)
     real = real_q[:, None]
-    query = _read(queries, bias_q, there, part, real_q)
+    query = tl.load(queries + there, mask=real, other=0.0)
     slope = tl.load(slopes + out, mask=real, other=0.0)
     mix = tl.load(mixed + out, mask=real, other=0.0)
     mean = tl.sum(slope.to(tl.float32) * mix.to(tl.float32), axis=1)
@@ -148,28 +135,17 @@ def _score_slopes(
 
 @triton.jit(do_not_specialize=["rows"])
 def _backward(
-    queries, keys, values, bias_q, bias_k, bias_v, mixed, norms, slopes,
-    to_queries, to_keys, to_values, to_biases, starts_q, starts_k,
-    row_q, row_k, row_out, rows, scale,
+    queries, keys, values, mixed, norms, slopes, to_queries, to_keys, to_values,
+    starts_q, starts_k, row_q, row_k, row_out, rows, scale,
     seed, lowest_kept, lift, DROPS: tl.constexpr, CAUSAL: tl.constexpr, ALONE: tl.constexpr,
     PRECISION: tl.constexpr,
     BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
-    """Slopes of a block of keys and values; where it is the only one, of the queries too.
-
-    `to_biases` is a row a program: slopes of the biases of queries, keys and values.
-    """
+    """Slopes of a block of keys and values; where it is the only one, of the queries too."""
     sentence, head, block = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     first_k = tl.load(starts_k + sentence)
     length_k = tl.load(starts_k + sentence + 1) - first_k
-    size = tl.num_programs(1) * SIZE
-    mine = to_biases + (sentence * tl.num_programs(2) + block).to(tl.int64) * 3 * size
-    mine += head * SIZE + tl.arange(0, SIZE)
     if block * BLOCK_K >= length_k:
-        nothing = tl.zeros((SIZE,), dtype=tl.float32)
-        tl.store(mine, nothing)
-        tl.store(mine + size, nothing)
-        tl.store(mine + 2 * size, nothing)
         return
     first_q = tl.load(starts_q + sentence)
     length_q = tl.load(starts_q + sentence + 1) - first_q
@@ -177,9 +153,8 @@ def _backward(
     place_k = block * BLOCK_K + tl.arange(0, BLOCK_K)
     real_k = place_k < length_k
     here = _rows(first_k, place_k, row_k, part)
-    key = _read(keys, bias_k, here, part, real_k)
-    value = _read(values, bias_v, here, part, real_k)
-    to_bias = tl.zeros((SIZE,), dtype=tl.float32)
+    key = tl.load(keys + here, mask=real_k[:, None], other=0.0)
+    value = tl.load(values + here, mask=real_k[:, None], other=0.0)
     to_key = tl.zeros((BLOCK_K, SIZE), dtype=tl.float32)
     to_value = tl.zeros((BLOCK_K, SIZE), dtype=tl.float32)
     begin = 0
@@ -189,8 +164,8 @@ def _backward(
         place_q = first + tl.arange(0, BLOCK_Q)
         real_q = place_q < length_q
         query, slope, mean, norm, there = _queries(
-            queries, bias_q, mixed, norms, slopes, first_q, place_q, real_q, row_q, row_out, rows,
-            head, part,
+            queries, mixed, norms, slopes, first_q, place_q, real_q, row_q, row_out, rows, head,
+            part,
         )  # fmt: skip
         seen = _seen(place_q, place_k, real_k, CAUSAL)
         kept = seen
@@ -204,19 +179,15 @@ def _backward(
         to_key = tl.dot(tl.trans(to_score), query, to_key, input_precision=PRECISION)
         if ALONE:
             to_query = tl.dot(to_score, key, input_precision=PRECISION)
-            to_bias += tl.sum(to_query, axis=0)
             to_query = to_query.to(to_queries.dtype.element_ty)
             tl.store(to_queries + there, to_query, mask=real_q[:, None])
     tl.store(to_keys + here, to_key.to(to_keys.dtype.element_ty), mask=real_k[:, None])
     tl.store(to_values + here, to_value.to(to_values.dtype.element_ty), mask=real_k[:, None])
-    tl.store(mine, to_bias)
-    tl.store(mine + size, tl.sum(to_key, axis=0))
-    tl.store(mine + 2 * size, tl.sum(to_value, axis=0))
 
 
 @triton.jit(do_not_specialize=["rows"])
 def _backward_queries(
-    queries, keys, values, bias_q, bias_k, bias_v, mixed, norms, slopes, to_queries, to_bias_q,
+    queries, keys, values, mixed, norms, slopes, to_queries,
     starts_q, starts_k, row_q, row_k, row_out, rows, scale,
     seed, lowest_kept, lift, DROPS: tl.constexpr, CAUSAL: tl.constexpr, PRECISION: tl.constexpr,
     BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, SIZE: tl.constexpr,
@@ -225,19 +196,15 @@ def _backward_queries(
     sentence, head, block = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     first_q = tl.load(starts_q + sentence)
     length_q = tl.load(starts_q + sentence + 1) - first_q
-    part = head * SIZE + tl.arange(0, SIZE)
-    mine = to_bias_q + part
-    mine += (sentence * tl.num_programs(2) + block).to(tl.int64) * tl.num_programs(1) * SIZE
     if block * BLOCK_Q >= length_q:
-        tl.store(mine, tl.zeros((SIZE,), dtype=tl.float32))
         return
     first_k = tl.load(starts_k + sentence)
     length_k = tl.load(starts_k + sentence + 1) - first_k
+    part = head * SIZE + tl.arange(0, SIZE)
     place_q = block * BLOCK_Q + tl.arange(0, BLOCK_Q)
     real_q = place_q < length_q
     query, slope, mean, norm, there = _queries(
-        queries, bias_q, mixed, norms, slopes, first_q, place_q, real_q, row_q, row_out, rows,
-        head, part,
+        queries, mixed, norms, slopes, first_q, place_q, real_q, row_q, row_out, rows, head, part
     )  # fmt: skip
     to_query = tl.zeros((BLOCK_Q, SIZE), dtype=tl.float32)
     end = length_k
@@ -247,8 +214,8 @@ def _backward_queries(
         place_k = begin + tl.arange(0, BLOCK_K)
         real_k = place_k < length_k
         here = _rows(first_k, place_k, row_k, part)
-        key = _read(keys, bias_k, here, part, real_k)
-        value = _read(values, bias_v, here, part, real_k)
+        key = tl.load(keys + here, mask=real_k[:, None], other=0.0)
+        value = tl.load(values + here, mask=real_k[:, None], other=0.0)
         seen = _seen(place_q, place_k, real_k, CAUSAL)
         kept = seen
         if DROPS:
@@ -257,68 +224,8 @@ def _backward_queries(
             query, key, value, slope, mean, norm, seen, kept, scale, lift, DROPS, PRECISION
         )
         to_query = tl.dot(to_score, key, to_query, input_precision=PRECISION)
-    tl.store(mine, tl.sum(to_query, axis=0))
     to_query = to_query.to(to_queries.dtype.element_ty)
     tl.store(to_queries + there, to_query, mask=real_q[:, None])
-
-
-@dataclass(frozen=True)
-class Sides:
-    """Who attends to whom: rows of sentences as queries, and as keys and values."""
-
-    queries_NHK: Tensor
-    keys_MHK: Tensor
-    values_MHK: Tensor
-    biases: tuple[Tensor | None, Tensor | None, Tensor | None]
-    """Of queries, keys and values, (H·K) each, in float32; None where they have it."""
-    starts_q: Tensor
-    starts_k: Tensor
-    longest_q: int
-    longest_k: int
-    causal: bool
-    seed: Tensor
-    rate: float
-
-    @classmethod
-    def within(
-        cls, queries: Tensor, keys: Tensor, values: Tensor, starts: Tensor, longest: int
-    ) -> Sides:
-        """Let every sentence see all of itself; the biases are there, and nothing is dropped."""
-        spans = (starts, starts, longest, longest)
-        return cls(queries, keys, values, (None,) * 3, *spans, False, starts, 0.0)
-
-    @property
-    def inputs(self) -> tuple[Tensor | None, ...]:
-        """What all kernels begin with."""
-        return self.queries_NHK, self.keys_MHK, self.values_MHK, *self.biases
-
-    @property
-    def layout(self) -> tuple[Any, ...]:
-        """Where they find the rows."""
-        rows, heads, size = self.queries_NHK.shape
-        return (
-            self.starts_q, self.starts_k, self.queries_NHK.stride(0), self.keys_MHK.stride(0),
-            heads * size, rows,
-        )  # fmt: skip
-
-    def settings(self, block_q: int, block_k: int) -> dict[str, Any]:
-        """Give what is common to all kernels."""
-        size = self.queries_NHK.size(2)
-        return {
-            "scale": size**-0.5,
-            "seed": self.seed,
-            **dropping(self.rate),
-            "CAUSAL": self.causal,
-            "PRECISION": "ieee" if self.queries_NHK.dtype == torch.float32 else "tf32",
-            "SIZE": size,
-            "BLOCK_Q": block_q,
-            "BLOCK_K": block_k,
-            "num_warps": max(block_q, block_k) // 16,
-        }
-
-    def programs(self, blocks: int) -> tuple[int, int, int]:
-        """Give a grid: sentences, heads, blocks of a sentence."""
-        return self.starts_q.numel() - 1, self.queries_NHK.size(1), blocks
 
 
 def _block(longest: int, largest: int = 64) -> int:
@@ -326,41 +233,79 @@ def _block(longest: int, largest: int = 64) -> int:
     return next(size for size in (16, 32, 64, 128) if longest <= size or size == largest)
 
 
-def attend(sides: Sides) -> tuple[Tensor, Tensor]:
+def _settings(
+    queries_NHK: Tensor, block_q: int, block_k: int, causal: bool, seed: Tensor, rate: float
+) -> dict[str, Any]:
+    return {
+        "scale": queries_NHK.size(2) ** -0.5,
+        "seed": seed,
+        **dropping(rate),
+        "CAUSAL": causal,
+        "PRECISION": "ieee" if queries_NHK.dtype == torch.float32 else "tf32",
+        "SIZE": queries_NHK.size(2),
+        "BLOCK_Q": block_q,
+        "BLOCK_K": block_k,
+        "num_warps": max(block_q, block_k) // 16,
+    }
+
+
+def attend(
+    queries_NHK: Tensor,
+    keys_MHK: Tensor,
+    values_MHK: Tensor,
+    starts_q: Tensor,
+    starts_k: Tensor,
+    longest_q: int,
+    longest_k: int,
+    causal: bool,
+    seed: Tensor,
+    rate: float,
+) -> tuple[Tensor, Tensor]:
     """Attend; gives the mixed values (N, H·K) and the normalisers (H, N)."""
-    rows, heads, size = sides.queries_NHK.shape
-    mixed = sides.queries_NHK.new_empty(rows, heads * size)
-    norms = sides.queries_NHK.new_empty(heads, rows, dtype=torch.float32)
-    blocks = _block(sides.longest_q), _block(sides.longest_k)
-    _forward[sides.programs(triton.cdiv(sides.longest_q, blocks[0]))](
-        *sides.inputs, mixed, norms, *sides.layout, **sides.settings(*blocks)
-    )
+    rows, heads, size = queries_NHK.shape
+    mixed = queries_NHK.new_empty(rows, heads * size)
+    norms = queries_NHK.new_empty(heads, rows, dtype=torch.float32)
+    blocks = _block(longest_q), _block(longest_k)
+    grid = (starts_q.numel() - 1, heads, triton.cdiv(longest_q, blocks[0]))
+    _forward[grid](
+        queries_NHK, keys_MHK, values_MHK, mixed, norms, starts_q, starts_k,
+        queries_NHK.stride(0), keys_MHK.stride(0), heads * size, rows,
+        **_settings(queries_NHK, *blocks, causal, seed, rate),
+    )  # fmt: skip
     return mixed, norms
 
 
 def attend_backward(
-    sides: Sides,
+    slopes: Tensor,
+    inputs: tuple[Tensor, Tensor, Tensor],
     mixed: Tensor,
     norms: Tensor,
-    slopes: Tensor,
     outputs: tuple[Tensor, Tensor, Tensor],
-) -> Tensor:
-    """Write the slopes of queries, keys and values into `outputs`; gives the biases' (3, H·K)."""
-    _, heads, size = sides.queries_NHK.shape
+    starts_q: Tensor,
+    starts_k: Tensor,
+    longest_q: int,
+    longest_k: int,
+    causal: bool,
+    seed: Tensor,
+    rate: float,
+) -> None:
+    """Write the slopes of queries, keys and values into `outputs`."""
+    queries_NHK, keys_MHK, _ = inputs
+    rows, heads, size = queries_NHK.shape
     # Long sentences go in larger blocks, where those fit the chip.
-    largest = 128 if sides.queries_NHK.element_size() == 2 and size <= 64 else 64
-    blocks = _block(sides.longest_q, largest), _block(sides.longest_k, largest)
-    alone = sides.longest_k <= blocks[1]
-    how = sides.settings(*blocks)
+    largest = 128 if queries_NHK.element_size() == 2 and size <= 64 else 64
+    blocks = _block(longest_q, largest), _block(longest_k, largest)
+    alone = longest_k <= blocks[1]
+    sentences = starts_q.numel() - 1
+    common = (
+        starts_q, starts_k, queries_NHK.stride(0), keys_MHK.stride(0), heads * size, rows,
+    )  # fmt: skip
+    how = _settings(queries_NHK, *blocks, causal, seed, rate)
     how["num_stages"] = 2 if max(blocks) > 64 else 1  # reading ahead takes room from other blocks
-    given = (*sides.inputs, mixed, norms, slopes)
-    programs = sides.programs(triton.cdiv(sides.longest_k, blocks[1]))
-    to_biases = norms.new_empty(programs[0] * programs[2], 3, heads * size)
-    _backward[programs](*given, *outputs, to_biases, *sides.layout, ALONE=alone, **how)
-    to_bias = to_biases.sum(dim=0)
+    _backward[(sentences, heads, triton.cdiv(longest_k, blocks[1]))](
+        *inputs, mixed, norms, slopes, *outputs, *common, ALONE=alone, **how
+    )
     if not alone:
-        programs = sides.programs(triton.cdiv(sides.longest_q, blocks[0]))
-        to_bias_q = norms.new_empty(programs[0] * programs[2], heads * size)
-        _backward_queries[programs](*given, outputs[0], to_bias_q, *sides.layout, **how)
-        to_bias[0] = to_bias_q.sum(dim=0)
-    return to_bias
+        _backward_queries[(sentences, heads, triton.cdiv(longest_q, blocks[0]))](
+            *inputs, mixed, norms, slopes, outputs[0], *common, **how
+        )

@@ -16,7 +16,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from scones.kernels.attention import Sides, attend
+from scones.kernels.attention import attend
 from scones.kernels.decoding import add_and_norm, attend_back, attend_source
 from scones.model.spans import PackedTokens
 from scones.model.transformer import Attention, EncoderLayer, FeedForward, Transformer
@@ -89,7 +89,10 @@ class Inference:
         for layer in self.encoder:
             projected = layer.attention.inputs(self._norm(x_ND, addend, layer.attention_norm))
             queries, keys, values = projected.view(len(projected), 3, self.heads, -1).unbind(1)
-            mixed, _ = attend(Sides.within(queries, keys, values, spans.starts, spans.longest))
+            mixed, _ = attend(
+                queries, keys, values, spans.starts, spans.starts, spans.longest, spans.longest,
+                causal=False, seed=spans.starts, rate=0.0,
+            )  # fmt: skip
             layer.attention.output.add_to(x_ND, mixed)
             normed = self._norm(x_ND, layer.attention.output.bias, layer.feed_forward_norm)
             layer.feed_forward.add_to(x_ND, normed)

@@ -63,7 +63,7 @@ class PackedTransformer(Transformer):
         self, state: JoinedState, tokens_N: Tensor
     ) -> Tensor:
         """Step, but stop at the hidden states (N, D) that the logits are made of."""
-        x_ND = self._embed_target(tokens_N) + self.positions[state.positions()]
+        x_ND = self.embed_target(tokens_N) + self.positions[state.positions()]
         for index, layer in enumerate(self.decoder_layers()):
             x_ND = _step(layer, x_ND, state, index)
         state.advance()

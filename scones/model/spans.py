@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from scones.model.dropout import Dropout
-from scones.model.linear import Linear
 
 
 @dataclass(frozen=True)
@@ -21,37 +20,32 @@ class Spans:
     """The length of the longest."""
 
     def within(
-        self, x_ND: Tensor, inputs: Linear, heads: int, causal: bool, seed: Tensor, rate: float
+        self, projected_NX: Tensor, heads: int, causal: bool, seed: Tensor, rate: float
     ) -> Tensor:
-        """Let every sentence attend to itself; `inputs` makes queries, keys and values.
+        """Let every sentence attend to itself; the rows hold queries, keys and values.
 
         Attention weights are dropped at `rate`, by `seed`.
         """
         from scones.kernels.packed_attention import attend_within
 
-        projected_N3HK = inputs.without_bias(x_ND).view(x_ND.size(0), 3, heads, -1)
-        return attend_within(
-            projected_N3HK, inputs.bias, self.starts, self.longest, causal, seed, rate
-        )
+        projected_N3HK = projected_NX.view(projected_NX.size(0), 3, heads, -1)
+        return attend_within(projected_N3HK, self.starts, self.longest, causal, seed, rate)
 
     def across(
         self,
-        x_ND: Tensor,
-        query: Linear,
-        memory_MD: Tensor,
-        inputs: Linear,
+        queries_ND: Tensor,
+        memory_MX: Tensor,
         memory: Spans,
         heads: int,
         seed: Tensor,
         rate: float,
     ) -> Tensor:
-        """Let every sentence attend to its own part of a memory; `inputs` makes keys and values."""
+        """Let every sentence attend to its own part of a memory of keys and values."""
         from scones.kernels.packed_attention import attend_across
 
         return attend_across(
-            query.without_bias(x_ND).view(x_ND.size(0), heads, -1),
-            inputs.without_bias(memory_MD).view(memory_MD.size(0), 2, heads, -1),
-            (query.bias, inputs.bias),
+            queries_ND.view(queries_ND.size(0), heads, -1),
+            memory_MX.view(memory_MX.size(0), 2, heads, -1),
             (self.starts, memory.starts),
             (self.longest, memory.longest),
             seed,

@@ -53,7 +53,7 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, extent: Extent = None, causal: bool = False) -> Tensor:
         """Attend over the sequence itself; what is mixed has yet to go through `output`."""
         if isinstance(extent, Spans):
-            return extent.within(x, self.inputs, self.heads, causal, *self._chance())
+            return extent.within(self.inputs(x), self.heads, causal, *self._chance())
         queries, keys, values = self._split_heads(self.inputs(x), parts=3)
         return self.attend(queries, keys, values, extent, causal)
 
@@ -61,8 +61,9 @@ class Attention(nn.Module):
         """Attend from x over a memory, likewise."""
         if isinstance(extent, Spans) and isinstance(memory_extent, Spans):
             assert self.query is not None
-            sides = (x, self.query, memory, self.inputs, memory_extent)
-            return extent.across(*sides, self.heads, *self._chance())
+            return extent.across(
+                self.query(x), self.inputs(memory), memory_extent, self.heads, *self._chance()
+            )
         assert not isinstance(memory_extent, Spans)
         return self.cross(x, *self.keys_and_values(memory), memory_extent)
 
@@ -237,7 +238,7 @@ class Transformer(nn.Module):
         """Give the hidden states (B, T, D) that predict each next token of `target_BT`."""
         mask = source_mask(source_BS)
         memory_BSD = self.encode(source_BS, mask)
-        x_BTD = self._embed_target(target_BT) + self.positions[: target_BT.size(1)]
+        x_BTD = self.embed_target(target_BT) + self.positions[: target_BT.size(1)]
         return self._decode(self.target_dropout(x_BTD), memory_BSD, None, mask)
 
     def forward_packed(self, source: PackedTokens, target: PackedTokens) -> Tensor:
@@ -285,7 +286,7 @@ class Transformer(nn.Module):
 
     def hidden_step(self, state: DecoderState, tokens_N: Tensor) -> Tensor:
         """Step, but stop at the hidden states (N, D) that the logits are made of."""
-        x_ND = self._embed_target(tokens_N) + self.positions[state.length]
+        x_ND = self.embed_target(tokens_N) + self.positions[state.length]
         for layer, cache in zip(self.decoder_layers(), state.layers, strict=True):
             x_ND = layer.step(x_ND, cache, state.mask)
         state.length += 1
@@ -300,7 +301,8 @@ class Transformer(nn.Module):
         embedded: Tensor = self.embedding(tokens) * math.sqrt(self.config.size)
         return embedded
 
-    def _embed_target(self, tokens: Tensor) -> Tensor:
+    def embed_target(self, tokens: Tensor) -> Tensor:
+        """Give the embeddings of target tokens, without their positions."""
         embedded: Tensor = self._target_table(tokens) * math.sqrt(self.config.size)
         return embedded
 

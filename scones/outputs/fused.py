@@ -21,7 +21,7 @@ from scones.ids import PAD
 from scones.kernels import IGNORED, usable
 
 if TYPE_CHECKING:
-    from scones.kernels.head import Turn
+    from scones.kernels.turns import Turn
 
 _CHUNK_BYTES = {"cpu": 2**26, "cuda": 2**27}
 """Logits that exist at a time: enough for efficient matrix products."""
@@ -122,7 +122,7 @@ class SconesRule:
 
     def turn(self) -> Turn:
         """Give the kernel that does the same; it needs no hint that gold may be elsewhere."""
-        from scones.kernels.head import SconesTurn
+        from scones.kernels.turns import SconesTurn
 
         return SconesTurn(self.alpha, self.label_smoothing)
 
@@ -165,7 +165,7 @@ class SoftmaxRule:
 
     def turn(self) -> Turn:
         """Give the kernel that does the same."""
-        from scones.kernels.head import SoftmaxTurn
+        from scones.kernels.turns import SoftmaxTurn
 
         return SoftmaxTurn(self.label_smoothing)
 

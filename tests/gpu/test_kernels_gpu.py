@@ -99,6 +99,79 @@ def test_weights_count_as_they_should(output: OutputLayer) -> None:
         assert apart(have, want) < 1e-2
 
 
+@pytest.fixture
+def _streams() -> None:
+    from scones.kernels import head
+
+    if not head._streams(torch.device("cuda")):
+        pytest.skip("needs a GPU of the Hopper generation, and Triton 3.6")
+
+
+@pytest.mark.usefixtures("_streams")
+@pytest.mark.parametrize("size", [64, 128, 192, 256, 320, 512])
+@pytest.mark.parametrize(
+    ("tokens", "vocabulary", "smoothing", "weighted"),
+    [(1, 2, 0.0, False), (127, 300, 0.1, True), (2049, 8191, 0.0, True), (9000, 5008, 0.1, False)],
+)
+def test_streamed_gradients_are_near_float64(
+    size: int,
+    tokens: int,
+    vocabulary: int,
+    smoothing: float,
+    weighted: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from scones.kernels import IGNORED, head
+    from scones.kernels.turns import SconesTurn
+    from scones.outputs import fused
+
+    monkeypatch.setattr(head, "_CHUNK", 2**22)
+    torch.manual_seed(size)
+    inputs, targets = head_inputs(tokens, size, vocabulary, torch.bfloat16)
+    hidden, weight, bias = (tensor.detach() for tensor in inputs)
+    targets[torch.rand(tokens, device="cuda") < 0.1] += vocabulary  # gold in another shard
+    weights = torch.rand(tokens, device="cuda") if weighted else None
+    assert head._can_stream(hidden, weight)
+    turn, rule = SconesTurn(0.5, smoothing), fused.SconesRule(0.5, smoothing, sharded=True)
+    keep = torch.rand(tokens, device="cuda") < 0.9
+    loss, found = head.loss_and_gradients(
+        hidden, weight, bias, targets.where(keep, IGNORED), weights, turn, wanted=True
+    )
+    counts = keep.double() if weights is None else keep * weights.double()
+    exactly = (tensor.double() for tensor in (hidden, weight, bias))
+    exact, wanted = fused.loss_and_gradients(*exactly, targets, counts, rule, wanted=True)
+    assert loss.item() == pytest.approx(exact.item(), rel=1e-4)
+    for have, want in zip(found, wanted, strict=True):
+        assert (have - want).norm() <= 1e-2 * want.norm()
+
+
+@pytest.mark.usefixtures("_streams")
+def test_streamed_gradients_come_out_the_same_from_a_graph() -> None:
+    torch.manual_seed(2)
+    inputs, targets = head_inputs(3000, 512, 8000, torch.bfloat16)
+
+    def gradients() -> tuple[Tensor, ...]:
+        loss = fused_scones_loss(*inputs, targets)
+        return (loss.detach(), *torch.autograd.grad(loss, inputs))
+
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):  # compiled before, off the stream that is recorded
+        gradients()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        recorded = gradients()
+    with torch.no_grad():
+        inputs[0].copy_(torch.randn_like(inputs[0]))
+        targets.copy_(targets.flip(0))
+    graph.replay()
+    first = [tensor.clone() for tensor in recorded]
+    graph.replay()
+    for one, two, want in zip(first, recorded, gradients(), strict=True):
+        assert torch.equal(one, two)
+        assert apart(one, want.double()) < 1e-3
+
+
 def test_the_memory_of_the_output_layer() -> None:
     inputs, targets = head_inputs(16_384, 512, 32_000, torch.bfloat16)
     fused_scones_loss(*inputs, targets).backward()  # kernels are compiled and libraries opened
@@ -134,12 +207,10 @@ def test_attention_is_near_float64(precision: torch.dtype, causal: bool, longest
     projected = torch.randn(rows, 3, heads, size, device="cuda").to(precision).requires_grad_()
     memory = torch.randn(memory_rows, 2, heads, size, device="cuda").to(precision).requires_grad_()
     seed = torch.zeros((), dtype=torch.int32, device="cuda")
-    nothing = torch.zeros(3 * heads * size, device="cuda")
-    within = attend_within(projected, nothing, starts, longest, causal, seed, 0.0)
+    within = attend_within(projected, starts, longest, causal, seed, 0.0)
     queries = projected[:, 0].contiguous()
     long = (longest, longest)
-    biases = nothing[: heads * size], nothing[heads * size :]
-    across = attend_across(queries, memory, biases, (starts, memory_starts), long, seed, 0.0)
+    across = attend_across(queries, memory, (starts, memory_starts), long, seed, 0.0)
     slopes = torch.randn_like(within)
     found = torch.autograd.grad((within + across,), (projected, memory), slopes)
 

@@ -8,15 +8,27 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from typing import Any
 
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from triton.experimental.gluon._runtime import GluonASTSource, GluonJITFunction
 from triton.runtime.jit import JITFunction
 
 import scones.kernels
-from scones.kernels import IGNORED, attention, decoding, embedding, head, linear, norm
+from scones.kernels import (
+    IGNORED,
+    attention,
+    decoding,
+    embedding,
+    gold,
+    linear,
+    norm,
+    streamed,
+    turns,
+)
 
 TYPES = {
     # What is computed with, in bf16.
@@ -28,11 +40,6 @@ TYPES = {
     # What is added up, in float32.
     **dict.fromkeys(
         [
-            "to_biases",
-            "to_bias_q",
-            "bias_q",
-            "bias_k",
-            "bias_v",
             "norms",
             "addend",
             "shift",
@@ -74,16 +81,25 @@ KERNELS: list[tuple[Any, dict[str, Any]]] = [
     (linear._sum_slopes, {"RELU": False, "ROWS": 16, "COLUMNS": 128, "AHEAD": 2}),
     (norm._forward, {"ADDS": True, "DROPS": True, "ROWS": 2, "SIZE": 512}),
     (norm._backward, {"ADDS": True, "DROPS": True, "ROWS": 2, "SIZE": 512, "AHEAD": 2}),
-    (head._scones, {
+    (turns._scones, {
         "IGNORED": IGNORED, "WEIGHTED": False, "SMOOTHED": False, "FAST": True,
         "ROWS": 128, "COLUMNS": 1024, "STAGES": 4,
     }),
-    (head._scones, {
+    (turns._scones, {
         "IGNORED": IGNORED, "WEIGHTED": True, "SMOOTHED": True, "FAST": True,
         "ROWS": 128, "COLUMNS": 1024, "STAGES": 4,
     }),
-    (head._softmax, {
+    (turns._softmax, {
         "IGNORED": IGNORED, "WEIGHTED": True, "SMOOTHED": True, "COLUMNS": 4096,
+    }),
+    (gold._put_gold, {"WEIGHTED": True, "ROWS": 128, "SIZE": 512, "PIECE": 64}),
+    (streamed._stream, {
+        "PIECES": 1, "STAGES": streamed.ring_stages(1),
+        "IGNORED": IGNORED, "WEIGHTED": True, "SMOOTHED": True,
+    }),
+    (streamed._stream, {
+        "PIECES": 8, "STAGES": streamed.ring_stages(8),
+        "IGNORED": IGNORED, "weights": None, "WEIGHTED": False, "SMOOTHED": False,
     }),
 ]  # fmt: skip
 SPECIAL = {
@@ -93,6 +109,17 @@ SPECIAL = {
     norm._forward: {"scale": "*fp32"},
     norm._backward: {"scale": "*fp32"},
     decoding._block_bests: {"logits": "*fp32", "values": "*fp32"},
+    gold._put_gold: dict.fromkeys(["hidden", "weight", "gradient"], "*bf16"),
+    streamed._stream: {
+        **dict.fromkeys(
+            ["hidden", "weight"], f"tensordesc<bf16[128, 64],{streamed.PIECE_LAYOUT!r}>"
+        ),
+        "gradient": f"tensordesc<bf16[128, 32],{streamed.PART_LAYOUT!r}>",
+    },
+}
+OPTIONS: dict[Any, dict[str, int]] = {
+    gold._put_gold: {"num_warps": 16},
+    streamed._stream: streamed.OPTIONS,
 }
 
 
@@ -104,8 +131,10 @@ def compile_for_hopper(kernel: Any, constants: dict[str, Any]) -> int:
         for name in kernel.arg_names
     }
     values = {(kernel.arg_names.index(name),): value for name, value in constants.items()}
-    source = ASTSource(fn=kernel, signature=signature, constexprs=values)
-    done = triton.compile(source, GPUTarget("cuda", 90, 32), options={"num_warps": 4})
+    make = GluonASTSource if isinstance(kernel, GluonJITFunction) else ASTSource
+    source = make(fn=kernel, signature=signature, constexprs=values)
+    options = OPTIONS.get(kernel, {"num_warps": 4})
+    done = triton.compile(source, GPUTarget("cuda", 90, 32), options=options)
     if "cubin" not in done.asm:
         raise SystemExit(f"{kernel.__name__} has no machine code.")
     return done.metadata.shared
@@ -128,7 +157,7 @@ def main() -> None:
     compiled = {kernel for kernel, _ in KERNELS}
     for name, kernel in every.items():
         others = (other.src for other in every.values() if other is not kernel)
-        used = any(f"{kernel.__name__}(" in source for source in others)
+        used = any(re.search(rf"\b{kernel.__name__}\b", source) for source in others)
         if kernel not in compiled and not used:
             raise SystemExit(f"{name} is compiled by no test; add it to {__file__}.")
     for kernel, constants in KERNELS:

@@ -7,20 +7,43 @@ import torch
 from kernel_device import DEVICE, make_usable
 from torch import Tensor
 
-from scones.kernels import IGNORED, head
-from scones.kernels.head import SconesTurn, SoftmaxTurn, Turn
+from scones.kernels import IGNORED, head, streamed
+from scones.kernels.streamed import StreamedTurn
+from scones.kernels.turns import Chunk, SconesTurn, SoftmaxTurn, Turn
 from scones.outputs import fused
 from scones.outputs.fused import Rule, SconesRule, SoftmaxRule
 
 ALPHA = 0.3
 SIZE, VOCABULARY = 16, 301
 LAYERS = ["scones", "softmax"]
+SCONES_TURNS = ["scones", "streamed"]
+TURNS = [*LAYERS, "streamed"]
 
 
 def turn_and_rule(layer: str, smoothing: float = 0.0, sharded: bool = False) -> tuple[Turn, Rule]:
-    if layer == "scones":
-        return SconesTurn(ALPHA, smoothing), SconesRule(ALPHA, smoothing, sharded)
-    return SoftmaxTurn(smoothing), SoftmaxRule(smoothing)
+    if layer == "softmax":
+        return SoftmaxTurn(smoothing), SoftmaxRule(smoothing)
+    make = SconesTurn if layer == "scones" else StreamedTurn
+    return make(ALPHA, smoothing), SconesRule(ALPHA, smoothing, sharded)
+
+
+def plain_gradient(chunk: Chunk, alpha: float, smoothing: float) -> Tensor:
+    """What `streamed_gradient` does, which needs a GPU and bf16."""
+    z = chunk.hidden_nD.double() @ chunk.weight_cD.double().T + chunk.bias_c.double()
+    factor = (chunk.targets_n != IGNORED).double().unsqueeze(1)
+    if chunk.weights_n is not None:
+        factor *= chunk.weights_n.unsqueeze(1)
+    gradient = alpha * factor * (torch.sigmoid(z) - smoothing)
+    chunk.gradient_nc.copy_(gradient)
+    losses = alpha * factor * (torch.nn.functional.softplus(z) - smoothing * z)
+    for tile, rows in enumerate(gradient.split(128)):
+        chunk.sums_tc[tile] = rows.sum(dim=0)
+    return torch.stack([rows.sum() for rows in losses.split(128)] * 2).float() / 2
+
+
+@pytest.fixture(autouse=True)
+def _no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streamed, "streamed_gradient", plain_gradient)
 
 
 def draw(rows: int, vocabulary: int = VOCABULARY, seed: int = 1) -> tuple[Tensor, ...]:
@@ -72,9 +95,11 @@ def check(
 
 
 each_layer = pytest.mark.parametrize("layer", LAYERS)
+each_turn = pytest.mark.parametrize("layer", TURNS)
+each_scones_turn = pytest.mark.parametrize("layer", SCONES_TURNS)
 
 
-@each_layer
+@each_turn
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_kernels_do_what_the_rules_do(layer: str, smoothing: float, weighted: bool) -> None:
@@ -84,7 +109,7 @@ def test_the_kernels_do_what_the_rules_do(layer: str, smoothing: float, weighted
     check(tuple(inputs), targets, weights, layer, smoothing)
 
 
-@each_layer
+@each_turn
 @pytest.mark.parametrize("chunk", [1, 20_000])  # the smallest, and one that divides nothing
 @pytest.mark.parametrize("rows", [1, 70])
 def test_chunks_change_nothing(
@@ -95,30 +120,53 @@ def test_chunks_change_nothing(
     check(tuple(inputs), targets, None, layer, 0.1)
 
 
-def test_chunks_of_rows_change_nothing() -> None:
+@pytest.mark.parametrize("make", [SconesTurn, StreamedTurn])
+def test_chunks_of_rows_change_nothing(make: type[SconesTurn]) -> None:
     *inputs, targets = draw(140)
     whole, pieces = (
         head.loss_and_gradients(*inputs, targets, None, turn, True)
-        for turn in (SconesTurn(ALPHA, 0.1), SconesTurn(ALPHA, 0.1, most_rows=128))
+        for turn in (make(ALPHA, 0.1), make(ALPHA, 0.1, most_rows=128))
     )
     torch.testing.assert_close(whole, pieces)
 
 
 @pytest.mark.parametrize("vocabulary", [2, 64, 1023, 1025, 4097])
-@each_layer
+@each_turn
 def test_any_vocabulary(layer: str, vocabulary: int) -> None:
     *inputs, targets = draw(5, vocabulary)
     targets[:2] = torch.tensor([0, vocabulary - 1], device=DEVICE)
     check(tuple(inputs), targets, None, layer, 0.1)
 
 
-@each_layer
+@each_turn
 def test_gold_in_every_place(layer: str) -> None:
     *inputs, _ = draw(70, 70)
     check(tuple(inputs), torch.randperm(70, device=DEVICE), None, layer)
 
 
-@each_layer
+@each_turn
+def test_frequent_gold_tokens(layer: str) -> None:
+    """Many rows of a tile change the sum of one token; which of them does it is no matter."""
+    *inputs, _ = draw(300)
+    targets = torch.arange(300, device=DEVICE) % 2 * 7
+    targets[::5] = IGNORED
+    check(tuple(inputs), targets, torch.rand(300, device=DEVICE), layer, 0.1)
+
+
+@each_turn
+def test_rows_that_lie_apart(layer: str) -> None:
+    hidden, weight, bias, targets = draw(90)
+    inputs = (
+        torch.stack([hidden, hidden], dim=1)[:, 0],
+        torch.cat([weight, weight], dim=1)[:, SIZE:],
+        torch.stack([bias, bias], dim=1)[:, 1],
+    )
+    assert not any(tensor.is_contiguous() for tensor in inputs)
+    apart, weights = torch.stack([targets, targets + 1], dim=1)[:, 0], torch.rand(180)[::2]
+    check(inputs, apart, weights.to(DEVICE), layer)
+
+
+@each_turn
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("largest", [30.0, 80.0])
 def test_extreme_logits(layer: str, smoothing: float, largest: float) -> None:
@@ -133,8 +181,9 @@ def test_extreme_logits(layer: str, smoothing: float, largest: float) -> None:
 
 @pytest.mark.parametrize(
     ("layer", "logit"),
-    [(layer, logit) for layer in LAYERS for logit in (-80.0, -20.0, 0.0, 20.0, 80.0)]
-    + [("scones", -1e4), ("scones", 1e4)],  # it has no normaliser, which would round there
+    [(layer, logit) for layer in TURNS for logit in (-80.0, -20.0, 0.0, 20.0, 80.0)]
+    # SCONES has no normaliser, which would round there.
+    + [(layer, logit) for layer in SCONES_TURNS for logit in (-1e4, 1e4)],
 )
 def test_every_single_gradient_keeps_its_digits(layer: str, logit: float) -> None:
     logits = torch.full((3, 5), logit)
@@ -147,7 +196,7 @@ def test_every_single_gradient_keeps_its_digits(layer: str, logit: float) -> Non
     torch.testing.assert_close(have.double(), want, rtol=1e-5, atol=1e-30)
 
 
-@each_layer
+@each_turn
 def test_a_bias_that_rules_tokens_out(layer: str) -> None:
     hidden, weight, bias, targets = draw(20)
     bias[::3] = -1e4
@@ -180,7 +229,7 @@ def test_small_losses_of_many_rows_add_up() -> None:
     assert rest.item() == pytest.approx(4 * ALPHA * VOCABULARY * small, rel=1e-5)
 
 
-@each_layer
+@each_turn
 def test_only_the_loss(layer: str) -> None:
     *inputs, targets = draw(40)
     turn, _ = turn_and_rule(layer, 0.1)
@@ -189,7 +238,7 @@ def test_only_the_loss(layer: str) -> None:
     assert torch.equal(loss, head.loss_and_gradients(*inputs, targets, None, turn, wanted=True)[0])
 
 
-@each_layer
+@each_turn
 def test_rows_that_do_not_count_alone(layer: str) -> None:
     *inputs, targets = draw(3)
     turn, _ = turn_and_rule(layer)
@@ -199,7 +248,7 @@ def test_rows_that_do_not_count_alone(layer: str) -> None:
     assert all(torch.all(gradient == 0) for gradient in gradients)
 
 
-@each_layer
+@each_turn
 def test_no_rows_at_all(layer: str) -> None:
     *inputs, targets = draw(0)
     turn, _ = turn_and_rule(layer)
@@ -209,13 +258,14 @@ def test_no_rows_at_all(layer: str) -> None:
     assert all(torch.all(gradient == 0) for gradient in gradients)
 
 
+@each_scones_turn
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_shards_of_the_vocabulary_add_up(smoothing: float, weighted: bool) -> None:
+def test_shards_of_the_vocabulary_add_up(layer: str, smoothing: float, weighted: bool) -> None:
     """A shard sees targets below and above its own tokens, which are nobody's gold there."""
     hidden, weight, bias, targets = draw(70)
     weights = torch.rand(70, device=DEVICE) if weighted else None
-    turn, rule = turn_and_rule("scones", smoothing)
+    turn, rule = turn_and_rule(layer, smoothing)
     parts = []
     for first, last in ((0, 100), (100, 228), (228, 301)):
         parts.append(
@@ -231,6 +281,94 @@ def test_shards_of_the_vocabulary_add_up(smoothing: float, weighted: bool) -> No
     to_weight, to_bias = (torch.cat([gradients[i] for _, gradients in parts]) for i in (1, 2))
     for have, slope in zip((to_hidden, to_weight, to_bias), want, strict=True):
         assert (have - slope).norm() < 1e-5 * slope.norm()
+
+
+# Streaming is for some GPUs and inputs.
+
+
+@pytest.fixture
+def _hopper(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(head, "_streams", lambda device: True)
+
+
+def bf16(*shape: int) -> Tensor:
+    return torch.zeros(shape, dtype=torch.bfloat16, device=DEVICE)
+
+
+@pytest.mark.usefixtures("_hopper")
+@pytest.mark.parametrize(
+    ("hidden", "weight", "can"),
+    [
+        (bf16(5, 64), bf16(7, 64), True),
+        (bf16(5, 320), bf16(7, 320), True),
+        (bf16(0, 512), bf16(7, 512), True),
+        (bf16(10, 512)[::2], bf16(7, 520)[:, 8:], True),
+        (bf16(5, 32), bf16(7, 32), False),
+        (bf16(5, 100), bf16(7, 100), False),
+        (bf16(5, 576), bf16(7, 576), False),
+        (bf16(5, 64).float(), bf16(7, 64).float(), False),
+        (bf16(64, 5).T, bf16(7, 64), False),
+        (bf16(5, 64), bf16(7, 65)[:, :64], False),
+        (bf16(5, 64), bf16(7, 72)[:, 1:65], False),
+    ],
+)
+def test_which_inputs_can_be_streamed(hidden: Tensor, weight: Tensor, can: bool) -> None:
+    assert head._can_stream(hidden, weight) == can
+
+
+@pytest.mark.parametrize(
+    ("capability", "hip", "version", "streams"),
+    [
+        ((9, 0), None, "3.6.0", True),
+        ((8, 0), None, "3.6.0", False),
+        ((10, 0), None, "3.6.0", False),
+        ((9, 4), "6.2", "3.6.0", False),
+        ((9, 0), None, "3.5.1", False),
+        ((9, 0), None, "3.60.0", False),
+    ],
+)
+def test_which_devices_stream(
+    capability: tuple[int, int],
+    hip: str | None,
+    version: str,
+    streams: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    monkeypatch.setattr(torch.version, "hip", hip)
+    monkeypatch.setattr(head.triton, "__version__", version)
+    assert head._streams(torch.device("cuda")) == streams
+    assert not head._streams(torch.device("cpu"))
+
+
+@pytest.mark.usefixtures("_hopper")
+def test_what_can_be_streamed_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    chunks = []
+
+    def gradient(chunk: Chunk, alpha: float, smoothing: float) -> Tensor:
+        chunks.append(chunk)
+        return plain_gradient(chunk, alpha, smoothing)
+
+    monkeypatch.setattr(streamed, "streamed_gradient", gradient)
+    monkeypatch.setattr(head, "_CHUNK", 256 * 128)
+    hidden, weight, bias, targets = draw(130)
+    wide = [tensor.repeat(1, 4).bfloat16() for tensor in (hidden, weight)]
+    targets[::9] = IGNORED
+    check((*wide, bias), targets, None, "scones", 0.1, tolerance=1e-2)
+    assert [chunk.first for chunk in chunks] == [0, 128, 256]
+    turn = SoftmaxTurn(0.1)
+    assert head._fastest(turn, *wide) is turn
+
+
+@pytest.mark.parametrize("row_tiles", [1, 2, 33, 45, 64])
+@pytest.mark.parametrize("columns", [1, 129, 1000, 8000])
+def test_columns_are_divided_among_all_multiprocessors(row_tiles: int, columns: int) -> None:
+    parts = streamed._column_parts(row_tiles, columns, 132)
+    tiles = -(-columns // 128)
+    assert 1 <= parts <= tiles
+    longest = -(-tiles // parts) * -(-row_tiles * parts // 132)
+    ideal = row_tiles * tiles / 132
+    assert longest <= max(1, 1.3 * ideal + 2)
 
 
 # By the front door: `scones.outputs.fused` takes the kernels where they are usable.
