@@ -27,6 +27,7 @@ from common import (
     flags,
     free_memory,
     has_compiler,
+    if_it_fits,
     number,
     save,
     show,
@@ -194,12 +195,16 @@ def measure(
         if contender is not None and "note" not in rows[name]
     }
 
-    def turn(contender: Contender) -> Callable[[], list[dict[str, float]]]:
-        return lambda: _burst(case, contender)
+    def turn(contender: Contender) -> Callable[[], list[dict[str, float]] | None]:
+        return lambda: if_it_fits(lambda: _burst(case, contender))
 
     runs = take_turns({name: turn(contender) for name, contender in able.items()}, repeats)
     for name, bursts in runs.items():
-        passes = [one for burst in bursts for one in burst]
+        passes = [one for burst in bursts for one in burst or ()]
+        if not passes:  # beside what the others still hold, or its own graph
+            rows[name]["note"] = OUT_OF_MEMORY
+            del able[name]
+            continue
         rows[name]["milliseconds"] = statistics.median(one["milliseconds"] for one in passes)
         rows[name]["all_milliseconds"] = [one["milliseconds"] for one in passes]
         if "milliseconds_with_host" in passes[0]:
@@ -296,6 +301,7 @@ def _replays_on_gpu(case: Case, contender: Contender) -> list[float]:
     """Time the GPU alone, without gaps between launches; nothing where a pass asks the host."""
     if not contender.replayable:
         return []
+    torch.cuda.empty_cache()  # every stream, and the graph, keeps memory of its own
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(aside):
@@ -304,6 +310,7 @@ def _replays_on_gpu(case: Case, contender: Contender) -> list[float]:
             _step(case, contender)
     torch.cuda.current_stream().wait_stream(aside)
     case.forget_gradients()
+    torch.cuda.empty_cache()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         _step(case, contender)

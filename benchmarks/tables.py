@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from common import number
@@ -49,7 +50,8 @@ def table(name: str, folder: Path) -> str:
     kind, write = TABLES[name]
     results = read_results(kind, folder)
     lines = write(results)
-    return "\n".join([*lines, "", *map(origin, results)]) if lines else NOTHING
+    sources = [origin(result) for result in results if write([result])]
+    return "\n".join([*lines, "", *sources]) if lines else NOTHING
 
 
 def plot(name: str, options: argparse.Namespace) -> str:
@@ -173,14 +175,14 @@ def decoding_table(results: list[Result]) -> list[str]:
                     number(theirs["sentences_per_second"], 1),
                     f"{entry['ratio']:.2f}",
                     percent(entry["equal"]),
-                    f"{max(gaps):.1e}" if gaps else "–",
+                    f"{median(gaps):.2g} / {max(gaps):.2g}" if gaps else "–",
                     "–" if to_exact is None else percent(to_exact),
                     " / ".join(scores),
                 ]
             )
     head = (
-        "sentences/s", "ours", "Hugging Face", "ratio", "equal lines", "largest score gap",
-        "ours equal to float32", "BLEU",
+        "sentences/s", "ours", "Hugging Face", "ratio", "equal lines",
+        "score gap, median / largest", "ours equal to float32", "BLEU",
     )  # fmt: skip
     return markdown(head, rows)
 

@@ -3,11 +3,11 @@
     python benchmarks/training.py STORE [--preset paper] [--json FILE]
 
 A step is forward, backward, clipping and optimiser, with dropout 0.1, on real batches of a store
-that lie on the device already. Ours trains SCONES and softmax with LAMB, on a GPU in steps that it
-repeats as CUDA graphs; the peer is the Pegasus class of the same sizes and weights with PyTorch's
-fused AdamW, eager and compiled. All get the same sentence pairs, the peer padded as it needs them,
-each at its best batch size of a few. Counted are real target tokens, no padding; compilation and
-warm-up are not counted, but told.
+that lie on the device already. Ours trains SCONES and softmax with LAMB and repeats small steps as
+CUDA graphs; the peer is the Pegasus class of the same sizes and weights with PyTorch's fused AdamW,
+eager and compiled. All get the same sentence pairs, the peer padded as it needs them, each at its
+best batch size of a few. Counted are real target tokens, no padding; compilation and warm-up are
+not counted, but told.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from scones.training.experiment import Experiment, new_model
 from scones.training.objective import Objective
 from scones.training.optimizers import finite_step, make_optimizer
 from scones.training.options import TrainOptions
-from scones.training.replays import Replays, grain
+from scones.training.replays import Replays, grain, replays_pay
 
 OURS, OUR_SOFTMAX = "SCONES, ours", "softmax, ours"
 OURS_EAGER = "SCONES, ours, without graphs"
@@ -91,6 +91,8 @@ class Ours:
         self.clip_norm = experiment.train.clip_norm
         self.objective = Objective(self.model, experiment.output, precision)
         self.replays = Replays(self.objective) if graphs else None
+        self._repeats = False
+        """Whether steps of the batch size at hand are repeated."""
         self.optimizer = make_optimizer(self.model, experiment.train)
 
     def batch(self, tokens: ParallelTokens, pairs: NDArray[Any], size: int) -> Batch:
@@ -98,12 +100,13 @@ class Ours:
         if not self.objective.packed:
             return make_batch(tokens, pairs, by_sentence=False).to(self.model.device)
         packed = make_packed_batch(tokens, pairs, by_sentence=False)
-        settled = packed if self.replays is None else packed.settled(grain(size))
+        self._repeats = self.replays is not None and replays_pay(self.objective, size)
+        settled = packed.settled(grain(size)) if self._repeats else packed
         return settled.to(self.model.device)
 
     def step(self, batch: Batch) -> None:
         """Do what the training loop does in one step."""
-        if self.replays is not None and isinstance(batch, PackedBatch):
+        if self.replays is not None and self._repeats and isinstance(batch, PackedBatch):
             loss = self.replays.gradient(batch, batch.total) / batch.total
         else:
             loss = self.objective(batch) / batch.total

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from scones.ids import PAD
-from scones.kernels import IGNORED, usable
+from scones.kernels import usable
 
 if TYPE_CHECKING:
     from scones.kernels.turns import Turn
@@ -82,9 +82,13 @@ def loss_sum(
     targets_N: Tensor,
     weights_N: Tensor | None,
     rule: Rule,
+    ignore_index: int | None = None,
 ) -> Tensor:
-    """Sum the (weighted) losses of hidden states, none of them padding."""
-    inputs = (hidden_ND, weight_VD, bias_V, targets_N, weights_N, rule)
+    """Sum the (weighted) losses of hidden states, none of them padding.
+
+    Where there are kernels, `ignore_index` may name a target that does not count.
+    """
+    inputs = (hidden_ND, weight_VD, bias_V, targets_N, weights_N, rule, ignore_index)
     if not torch.is_grad_enabled():
         return loss_and_gradients(*inputs, wanted=False)[0]
     loss: Tensor = _FusedLoss.apply(*inputs)
@@ -183,10 +187,18 @@ class _FusedLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
         gradients = (
-            torch.mul(gradient, outer[0], out=torch.empty_like(gradient, dtype=kind))
+            _scaled(gradient, outer[0], kind)
             for gradient, kind in zip(ctx.saved_tensors, ctx.types, strict=True)
         )
-        return (*gradients, None, None, None)
+        return (*gradients, None, None, None, None)
+
+
+def _scaled(gradient: Tensor, factor: Tensor, kind: torch.dtype) -> Tensor:
+    if not _has_kernels(gradient):
+        return torch.mul(gradient, factor, out=torch.empty_like(gradient, dtype=kind))
+    from scones.kernels.rows import scaled
+
+    return scaled(gradient, factor, kind)
 
 
 def loss_and_gradients(
@@ -196,6 +208,7 @@ def loss_and_gradients(
     targets_N: Tensor,
     weights_N: Tensor | None,
     rule: Rule,
+    ignore_index: int | None = None,
     *,
     wanted: bool,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
@@ -203,7 +216,7 @@ def loss_and_gradients(
     precision = _precision(hidden_ND)
     inputs = (hidden_ND, weight_VD, bias_V, targets_N, weights_N)
     if _has_kernels(hidden_ND):
-        return _by_kernels(*inputs, rule, precision, wanted)
+        return _by_kernels(*inputs, rule, ignore_index, precision, wanted)
     return _by_chunks(*inputs, rule, precision, wanted)
 
 
@@ -224,11 +237,14 @@ def _by_kernels(
     targets_N: Tensor,
     weights_N: Tensor | None,
     rule: Rule,
+    ignore_index: int | None,
     precision: torch.dtype,
     wanted: bool,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    from scones.kernels import head
+    from scones.kernels import head, rows
 
+    if ignore_index is not None:
+        hidden_ND, targets_N = rows.without_ignored(hidden_ND, targets_N, ignore_index)
     factors = (hidden_ND.to(precision), weight_VD.to(precision))
     return head.loss_and_gradients(*factors, bias_V, targets_N, weights_N, rule.turn(), wanted)
 
@@ -306,11 +322,8 @@ def _mean_loss(
 ) -> Tensor:
     hidden_ND, targets_N = hidden.flatten(0, -2), targets.flatten()
     if _has_kernels(hidden):  # then nobody should wait to be told how many there are
-        ignored_N = targets_N == ignore_index
-        hidden_ND = hidden_ND.masked_fill(ignored_N.unsqueeze(1), 0.0)
-        targets_N = targets_N.masked_fill(ignored_N, IGNORED)
-        total = loss_sum(hidden_ND, weight, bias, targets_N, None, rule)
-        return total / (~ignored_N).sum().clamp(min=1)
+        total = loss_sum(hidden_ND, weight, bias, targets_N, None, rule, ignore_index)
+        return total / (targets_N != ignore_index).sum().clamp(min=1)
     keep = (targets_N != ignore_index).nonzero().squeeze(1)
     total = loss_sum(hidden_ND[keep], weight, bias, targets_N[keep], None, rule)
     return total / max(1, keep.numel())

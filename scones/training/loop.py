@@ -37,7 +37,7 @@ from scones.training.journal import Journal
 from scones.training.meter import Meter
 from scones.training.objective import Objective
 from scones.training.optimizers import finite_step, learning_rate, make_optimizer
-from scones.training.replays import Replays, grain, replayable
+from scones.training.replays import Replays, grain, replayable, replays_pay
 from scones.training.state import RunState, TrainResult
 from scones.training.validation import Validation, validate
 from scones.version import __version__, commit
@@ -106,11 +106,20 @@ class _Run:
         self.objective = Objective(model, self.output, self.precision)
         # After resuming, for it gives the first process's weights to all.
         self.shared_objective = processes.share_gradients(self.objective)
-        self.replays = None
-        if options.graphs and replayable(self.objective) and processes.count == 1:
-            self.replays = Replays(self.objective)
+        self.replays = self._replays()
         self.in_flight = InFlight(self.device)
         self.meter = Meter(store.split("train"), model, peak, self.state.tokens)
+
+    def _replays(self) -> Replays | None:
+        """Record passes where that is wanted and can be done."""
+        wanted = {
+            "auto": replays_pay(self.objective, self.options.max_tokens),
+            "yes": replayable(self.objective),
+            "no": False,
+        }
+        if not wanted[self.options.graphs] or self.processes.count > 1:
+            return None
+        return Replays(self.objective)
 
     def _resume(self) -> RunState:
         """Go back to the last checkpoint; where there is none, to the beginning."""

@@ -55,7 +55,9 @@ class TrainOptions:
         "auto", "arithmetic of the matrix products; auto: bf16 where the hardware has it"
     )
     threads: int | None = option(None, "CPU threads; all cores if unset")
-    graphs: bool = option(True, "let a GPU repeat whole steps by itself, as CUDA graphs")
+    graphs: Literal["auto", "yes", "no"] = option(
+        "auto", "let a GPU repeat steps by itself, as CUDA graphs; auto: small ones"
+    )
 
     def __post_init__(self) -> None:
         problems = [

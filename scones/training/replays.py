@@ -22,6 +22,16 @@ _MOST = 256
 """Graphs; batches of rarer shapes are computed command by command."""
 
 
+_MUCH_WORK = 4e12
+"""Tokens times weights of a pass: so much that a GPU is busy for longer than the host."""
+
+
+def replays_pay(objective: Objective, max_tokens: int) -> bool:
+    """Say whether passes over so many tokens should be recorded; larger ones gain nothing by it."""
+    weights = sum(parameter.numel() for parameter in objective.parameters())
+    return replayable(objective) and max_tokens * weights < _MUCH_WORK
+
+
 def replayable(objective: Objective) -> bool:
     """Say whether an objective's passes can be recorded: on a GPU, in batches without padding."""
     return objective.packed and objective.model.device.type == "cuda"

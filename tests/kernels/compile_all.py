@@ -26,6 +26,7 @@ from scones.kernels import (
     gold,
     linear,
     norm,
+    rows,
     streamed,
     turns,
 )
@@ -36,26 +37,16 @@ TYPES = {
     **dict.fromkeys(["to_queries", "to_keys", "to_values"], "*bf16"),
     **dict.fromkeys(["projected", "cache", "memory", "normed", "logits"], "*bf16"),
     **dict.fromkeys(["added", "to_added", "to_normed", "x", "total", "to_total"], "*bf16"),
-    **dict.fromkeys(["to_x", "results", "cut"], "*bf16"),
+    **dict.fromkeys(["to_x", "results", "cut", "hidden", "kept", "scaled"], "*bf16"),
     # What is added up, in float32.
-    **dict.fromkeys(
-        [
-            "norms",
-            "addend",
-            "shift",
-            "bias",
-            "weights",
-            "table",
-        ],
-        "*fp32",
-    ),
+    **dict.fromkeys(["norms", "addend", "shift", "bias", "weights", "table"], "*fp32"),
     **dict.fromkeys(["losses", "sums", "scores", "written_scores"], "*fp32"),
-    **dict.fromkeys(["means", "factors"], "*fp32"),
+    **dict.fromkeys(["means", "factors", "numbers", "factor"], "*fp32"),
     "to_vectors": "*fp32",
     # Where things are.
     **dict.fromkeys(["starts_q", "starts_k", "starts", "lengths", "limits"], "*i32"),
     **dict.fromkeys(["owners", "seed", "places"], "*i32"),
-    **dict.fromkeys(["targets", "chosen", "tokens", "positions", "ids"], "*i64"),
+    **dict.fromkeys(["targets", "chosen", "tokens", "positions", "ids", "kept_targets"], "*i64"),
     **dict.fromkeys(["sentences", "written", "counts"], "*i64"),
     # Single numbers; all others are integers.
     **dict.fromkeys(["scale", "lift", "alpha", "smoothing", "epsilon"], "fp32"),
@@ -79,6 +70,8 @@ KERNELS: list[tuple[Any, dict[str, Any]]] = [
     (embedding._embed_backward, {"DROPS": True, "ROWS": 4, "SIZE": 512}),
     (linear._sum_slopes, {"RELU": True, "ROWS": 16, "COLUMNS": 128, "AHEAD": 2}),
     (linear._sum_slopes, {"RELU": False, "ROWS": 16, "COLUMNS": 128, "AHEAD": 2}),
+    (rows._without_ignored, {"IGNORED": IGNORED, "SIZE": 512}),
+    (rows._scale, {"BLOCK": 4096}),
     (norm._forward, {"ADDS": True, "DROPS": True, "ROWS": 2, "SIZE": 512}),
     (norm._backward, {"ADDS": True, "DROPS": True, "ROWS": 2, "SIZE": 512, "AHEAD": 2}),
     (turns._scones, {
