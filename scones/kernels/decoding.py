@@ -97,7 +97,10 @@ def _attend_back(
     query = tl.load(new).to(tl.float32)
     key = tl.load(new + size)
     value = tl.load(new + 2 * size)
-    mine = cache + (row.to(tl.int64) * steps + position) * 2 * size + part
+    owner = row
+    if OWNED:
+        owner = tl.load(owners + row * owners_row + position)
+    mine = cache + (owner.to(tl.int64) * steps + position) * 2 * size + part
     tl.store(mine, key)
     tl.store(mine + size, value)
     # The row's own newest position begins the sum; what was there before is read from the cache.
@@ -119,8 +122,8 @@ def attend_back(
 ) -> Tensor:
     """Put each row's newest key and value into the cache and attend over all up to there.
 
-    `owners` says in which row of the cache a row finds each of its positions; without it, in its
-    own.
+    `owners` says in which row of the cache a row finds each of its positions, the newest included;
+    without it, in its own.
     """
     rows, width = projected_R3D.shape
     size = width // 3

@@ -43,7 +43,8 @@ class Rows:
     caches_RT2D: list[Tensor]
     """For each decoder layer, keys and values of what was written."""
     owners_RT: Tensor | None
-    """In which row of the cache a row finds each of its positions; None: in its own."""
+    """In which row of the cache a row finds each of its positions, and puts the newest; None: in
+    its own."""
 
 
 class Inference:

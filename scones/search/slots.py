@@ -36,7 +36,7 @@ _MOST_SOURCE_TOKENS = 2**16
 """Of a load: all its sentences are encoded before the first is translated."""
 _MOST_HISTORY = 2**26
 """Hypotheses' tokens of a load that beam search keeps."""
-_ENCODED_TOGETHER = 2**15
+ENCODED_TOGETHER = 2**15
 _STEPS_UNSEEN = 4
 """Steps between two looks at whether all is done."""
 
@@ -141,9 +141,9 @@ class Slots(ABC):
             (self.limits_N, limits),
         ):
             place[:count] = torch.tensor(numbers, dtype=torch.int32, device=device)
-        for first, last in _parts(lengths, _ENCODED_TOGETHER):
+        for first, last in runs_of(lengths, ENCODED_TOGETHER):
             part = slice(starts[first], starts[last])
-            packed = _packed(sources[first:last], lengths[first:last], device)
+            packed = packed_sources(sources[first:last], lengths[first:last], device)
             self.model.encode(packed, [layer[part] for layer in self.sources.layers_S2D])
         slots = torch.arange(self.room.slots, device=device)
         self.sentences_A.copy_(torch.where(slots < count, slots, none))
@@ -229,14 +229,15 @@ class BeamSlots(Slots):
     def _step(self) -> None:
         beams, sentences_A = self.room.beams, self.sentences_A
         positions_A = self.positions_R.view(-1, beams)[:, 0].clone()
+        owners_RT = self.rows.owners_RT
+        if owners_RT is not None:
+            owners_RT.scatter_(1, self.positions_R.unsqueeze(1), self.rows_R.unsqueeze(1))
         logits_RV = self.model.step(self.tokens_R, self.rows, self.sources)
         candidates = Candidates.of(self.output, logits_RV, self.scores_Ak, END)
         self.finished.offer(sentences_A, positions_A, candidates, beams, self.length_penalty)
         chosen = candidates.going_on(beams)
         self.history.write(sentences_A, positions_A, chosen)
-        owners_RT = self.rows.owners_RT
         if owners_RT is not None:
-            owners_RT.scatter_(1, self.positions_R.unsqueeze(1), self.rows_R.unsqueeze(1))
             owners_RT.copy_(owners_RT.index_select(0, chosen.rows()))
 
         limits_A = self.limits_N[sentences_A]
@@ -304,7 +305,7 @@ def _power_of_2(number: int) -> int:
     return 1 << (number - 1).bit_length()
 
 
-def _parts(lengths: list[int], most: int) -> Iterator[tuple[int, int]]:
+def runs_of(lengths: list[int], most: int) -> Iterator[tuple[int, int]]:
     """Divide sentences into runs of at most so many tokens; a longer sentence stands alone."""
     first = tokens = 0
     for index, length in enumerate(lengths):
@@ -315,7 +316,7 @@ def _parts(lengths: list[int], most: int) -> Iterator[tuple[int, int]]:
     yield first, len(lengths)
 
 
-def _packed(
+def packed_sources(
     sources: Sequence[Sequence[int]], lengths: list[int], device: torch.device
 ) -> PackedTokens:
     """Put sentences, each ended, one behind another."""

@@ -75,6 +75,7 @@ def test_attend_back(owned: bool, heads: int) -> None:
         choice = torch.randint(0, beams, (rows, steps), generator=torch.Generator().manual_seed(8))
         first = torch.arange(rows)[:, None] // beams * beams
         owners = (first + choice).int().to(DEVICE)
+        owners[torch.arange(rows), positions] = torch.arange(rows, device=DEVICE).int()
     before = cache.clone()
 
     found = attend_back(projected, cache, positions, owners, heads)

@@ -109,10 +109,10 @@ def test_a_row_goes_on_from_another_one_by_its_owners(model: Transformer) -> Non
     for position in range(4):
         positions = torch.full((beams,), position, device=DEVICE)
         wanted = model.step(state, tokens)
+        owners[:, position] = torch.arange(beams, dtype=torch.int32, device=DEVICE)
         found = inference.step(tokens, Rows(positions, sentence, caches, owners), sources)
         torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
         parents = torch.randint(0, beams, (beams,), generator=generator).to(DEVICE)
-        owners[:, position] = torch.arange(beams, dtype=torch.int32, device=DEVICE)
         owners = owners[parents]
         state.reorder(parents)
         tokens = torch.randint(2, VOCABULARY, (beams,), generator=generator).to(DEVICE)

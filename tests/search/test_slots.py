@@ -121,7 +121,7 @@ def test_a_searcher_divides_loads_and_answers_in_order(
     model: Transformer, options: SearchOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slots_module, "_MOST_SOURCE_TOKENS", 7)
-    monkeypatch.setattr(slots_module, "_ENCODED_TOGETHER", 5)
+    monkeypatch.setattr(slots_module, "ENCODED_TOGETHER", 5)
     monkeypatch.setattr(slots_module, "length_limit", lambda length, longest: 3 + length % 3)
     sources = [SOURCES[index] for index in (2, 0, 5, 3)]
     searcher = SlotSearcher(Inference(model, torch.float32), Scones())

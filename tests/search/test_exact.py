@@ -1,0 +1,228 @@
+"""Exact search against brute force: modes, n best, all above a threshold, and certificates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from toy import ToyModel, brute_force, same_ranking
+
+from scones.errors import SconesError
+from scones.outputs import OutputLayer
+from scones.outputs.scones import Scones
+from scones.outputs.softmax import Softmax
+from scones.search.beam import beam_search
+from scones.search.exact import ExactOptions, ExactResult, exact_search
+from scones.search.frontier import Tree
+
+layers = st.sampled_from([Softmax(), Scones()])
+toys = st.builds(
+    lambda vocabulary, seed, ties: (TiedModel if ties else ToyModel)(vocabulary, seed),
+    st.integers(2, 6),
+    st.integers(0, 10**6),
+    st.booleans(),
+)
+
+
+class TiedModel(ToyModel):
+    """Logits are whole numbers, so that many translations score the same."""
+
+    def logits(self, source: int, prefix: tuple[int, ...]) -> Tensor:
+        return super().logits(source, prefix).round()
+
+
+class ToyExpander:
+    """A table as exact search sees it; knows the prefix in every row, and that paths are right."""
+
+    device = torch.device("cpu")
+    precision = torch.float32
+    bytes_a_row = 1000
+
+    def __init__(self, model: ToyModel) -> None:
+        self.model = model
+        self.expanded: list[tuple[int, tuple[int, ...]]] = []
+        self.most_rows = 0
+
+    def bytes_a_source(self, length: int) -> int:
+        return 100 * length
+
+    def open(self, sources: Sequence[Sequence[int]], rows: int) -> None:
+        self.sources = [source[0] for source in sources]
+        self.prefixes: list[tuple[int, ...] | None] = [None] * rows
+        self.most_rows = max(self.most_rows, rows)
+
+    def expand(
+        self, tokens_R: Tensor, paths_RT: Tensor, depths_R: Tensor, sentences_R: Tensor
+    ) -> Tensor:
+        logits = []
+        for token, path, depth, sentence in zip(
+            *(column.tolist() for column in (tokens_R, paths_RT, depths_R, sentences_R)),
+            strict=True,
+        ):
+            before = () if depth == 0 else self.prefixes[path[depth - 1]]
+            assert before is not None
+            assert len(before) == depth
+            prefix = (*before, token)
+            self.prefixes[path[depth]] = prefix
+            source = self.sources[sentence]
+            self.expanded.append((source, prefix[1:]))
+            logits.append(self.model.logits(source, prefix[1:]))
+        return torch.stack(logits)
+
+
+def run(
+    model: ToyModel,
+    output: OutputLayer,
+    count: int,
+    limit: int,
+    options: ExactOptions,
+    beam: int = 2,
+) -> tuple[list[ExactResult], ToyExpander]:
+    """Search `count` sentences of a toy model."""
+    expander = ToyExpander(model)
+    beam = max(beam, options.n_best)
+    width = min(beam, model.vocabulary**limit)
+    source = torch.arange(count).unsqueeze(1)
+    first = beam_search(
+        model, output, source, torch.full((count,), limit), width, min(options.n_best, width)
+    )
+    found = dict(
+        exact_search(expander, output, [[n] for n in range(count)], [limit] * count, first, options)
+    )
+    assert sorted(found) == list(range(count))
+    return [found[n] for n in range(count)], expander
+
+
+@settings(max_examples=150, deadline=None)
+@given(layers, toys, st.integers(1, 5), st.integers(1, 5), st.integers(1, 64))
+def test_the_n_best_of_brute_force(
+    output: OutputLayer, model: ToyModel, limit: int, n_best: int, width: int
+) -> None:
+    results, _ = run(model, output, 2, limit, ExactOptions(n_best, width=width))
+    for source, result in enumerate(results):
+        ranking = brute_force(model, output, source, limit)
+        assert same_ranking(result.hypotheses, ranking, n_best)
+
+
+@settings(max_examples=60, deadline=None)
+@given(layers, toys, st.integers(1, 5), st.integers(1, 50))
+def test_the_mode_and_its_proof(
+    output: OutputLayer, model: ToyModel, limit: int, width: int
+) -> None:
+    results, expander = run(model, output, 3, limit, ExactOptions(width=width))
+    for source, result in enumerate(results):
+        ranking = brute_force(model, output, source, limit)
+        certificate, (_, best) = result.certificate, ranking[0]
+        assert same_ranking(result.hypotheses, ranking, 1)
+        assert certificate.upper_bound >= best - 1e-6
+        assert certificate.empty_log_prob == pytest.approx(dict(ranking)[()], abs=1e-5)
+        assert certificate.states == sum(one == source for one, _ in expander.expanded)
+        # What the length limit cut is not known to be worse.
+        longer = brute_force(model, output, source, limit + 1)[0][1] if limit < 4 else best
+        if certificate.proved:
+            assert certificate.stopped_by is None
+            assert certificate.upper_bound == pytest.approx(best, abs=1e-5)
+            assert longer <= best + 1e-5
+        else:
+            assert certificate.stopped_by == "length"
+            assert certificate.upper_bound > best
+        assert certificate.beam_log_prob is None or certificate.search_error == (
+            best > certificate.beam_log_prob + certificate.tolerance
+        )
+
+
+@settings(max_examples=80, deadline=None)
+@given(layers, toys, st.integers(1, 5), st.floats(0.001, 1.0), st.integers(1, 40))
+def test_all_above_a_threshold(
+    output: OutputLayer, model: ToyModel, limit: int, threshold: float, width: int
+) -> None:
+    options = ExactOptions(threshold=threshold, width=width)
+    results, _ = run(model, output, 2, limit, options)
+    for source, result in enumerate(results):
+        found = {h.tokens: h.log_prob for h in result.hypotheses}
+        for tokens, score in brute_force(model, output, source, limit):
+            if abs(score - math.log(threshold)) > 1e-5:
+                assert (tokens in found) == (score > math.log(threshold))
+        scores = [h.log_prob for h in result.hypotheses]
+        assert scores == sorted(scores, reverse=True)  # type: ignore[type-var]
+
+
+@settings(max_examples=120, deadline=None)
+@given(layers, toys, st.integers(1, 30), st.integers(1, 8), st.integers(1, 3))
+def test_a_limit_of_states_is_kept_and_the_bound_is_one(
+    output: OutputLayer, model: ToyModel, states: int, width: int, n_best: int
+) -> None:
+    limit = 4
+    options = ExactOptions(n_best, max_states=states, width=width)
+    results, _ = run(model, output, 3, limit, options, beam=1)
+    for source, result in enumerate(results):
+        ranking = brute_force(model, output, source, limit)
+        certificate = result.certificate
+        assert certificate.states <= states
+        assert certificate.upper_bound >= ranking[0][1] - 1e-6
+        if certificate.proved:
+            assert same_ranking(result.hypotheses, ranking, n_best)
+        elif certificate.stopped_by == "states":
+            assert certificate.states == states
+
+
+@settings(max_examples=40, deadline=None)
+@given(layers, toys, st.integers(20_000, 60_000))
+def test_little_memory_changes_nothing_or_is_told(
+    output: OutputLayer, model: ToyModel, memory: int
+) -> None:
+    results, expander = run(model, output, 4, 5, ExactOptions(max_memory=memory), beam=1)
+    row = expander.bytes_a_row + Tree.bytes_a_row(5)
+    assert expander.most_rows * row <= max(memory // 2, 6 * row)
+    for source, result in enumerate(results):
+        ranking = brute_force(model, output, source, 5)
+        assert result.certificate.upper_bound >= ranking[0][1] - 1e-6
+        if result.certificate.proved:
+            assert same_ranking(result.hypotheses, ranking, 1)
+        else:
+            assert result.certificate.stopped_by in ("memory", "length")
+
+
+def test_no_time_at_all_gives_what_beam_search_found() -> None:
+    model, output = ToyModel(5, 3), Scones()
+    (result,), expander = run(model, output, 1, 5, ExactOptions(max_seconds=1e-9))
+    assert expander.expanded == []
+    assert not result.certificate.proved
+    assert result.certificate.stopped_by == "time"
+    assert result.certificate.upper_bound == 0.0
+    assert result.hypotheses[0].log_prob == result.certificate.beam_log_prob
+
+
+def test_no_prefix_is_expanded_twice_nor_one_that_cannot_win() -> None:
+    model, output = ToyModel(6, 11), Softmax()
+    (result,), expander = run(model, output, 1, 5, ExactOptions(width=1), beam=6)
+    assert len(expander.expanded) == len(set(expander.expanded))
+    beam = result.certificate.beam_log_prob
+    assert beam is not None
+    for _, prefix in expander.expanded:
+        score = sum(
+            float(output.log_scores(model.logits(0, prefix[:n]).unsqueeze(0))[0, token])
+            for n, token in enumerate(prefix)
+        )
+        assert score >= beam - 2e-4
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        ({"n_best": 0}, "n_best"),
+        ({"threshold": 0.0}, "threshold"),
+        ({"threshold": 1.5}, "threshold"),
+        ({"max_states": 0}, "max_states"),
+        ({"max_seconds": -1}, "max_seconds"),
+        ({"max_memory": 0}, "max_memory"),
+    ],
+)
+def test_settings_without_meaning_are_refused(values: dict[str, float], name: str) -> None:
+    with pytest.raises(SconesError, match=name):
+        ExactOptions(**values)  # type: ignore[arg-type]

@@ -1,0 +1,110 @@
+"""Prefixes in a pool are scored as a model scores them one after another."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from kernel_device import DEVICE, make_usable
+
+from scones.ids import PAD
+from scones.model.config import ModelConfig
+from scones.model.transformer import Transformer
+from scones.outputs.scones import Scones
+from scones.outputs.softmax import Softmax
+from scones.search.corpus import SearchOptions, padded, search_corpus
+from scones.search.exact import ExactOptions, Expander, exact_search
+from scones.search.expanding import PooledInference, PooledTransformer, expander_for
+from scones.search.frontier import Prefixes, Tree
+
+SOURCES = [[5, 9, 7], [3], [8, 8, 4, 6, 2, 9, 9]]
+
+
+@pytest.fixture
+def model() -> Transformer:
+    torch.manual_seed(4)
+    model = Transformer(ModelConfig(20, 2, 2, 32, 2, 64, 0.0, 0.0, max_length=40)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return model.to(DEVICE)
+
+
+def wanted(model: Transformer, source: list[int], prefix: list[int]) -> torch.Tensor:
+    state = model.start(padded([source], DEVICE))
+    for token in [PAD, *prefix]:
+        logits = model.step(state, torch.tensor([token], device=DEVICE))
+    return logits[0]
+
+
+@pytest.mark.parametrize("kind", [PooledTransformer, PooledInference])
+@torch.inference_mode()
+def test_every_prefix_gets_its_own_logits(
+    model: Transformer, kind: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tree grows at random places, in rows that are used again and again."""
+    if kind is PooledInference:
+        make_usable(monkeypatch)
+        expander: Expander = PooledInference(model, torch.float32)
+    else:
+        expander = PooledTransformer(model)
+    expander.open(SOURCES, 30)
+    tree = Tree(30, 8, DEVICE)
+    generator = torch.Generator().manual_seed(1)
+    known: dict[int, tuple[int, list[int]]] = {}
+    waiting = Prefixes.roots(len(SOURCES), PAD, DEVICE)
+    for _ in range(6):
+        rows = tree.add(waiting)
+        depths = tree.depths_P[rows]
+        longest = int(depths.max()) + 1
+        logits = expander.expand(
+            waiting.tokens.long(), tree.paths_PT[rows, :longest], depths, waiting.sentences.long()
+        )
+        for row, place in zip(rows.tolist(), range(len(waiting)), strict=True):
+            sentence, token = int(waiting.sentences[place]), int(waiting.tokens[place])
+            parent = int(waiting.parents[place])
+            prefix = [] if parent < 0 else [*known[parent][1], token]
+            known[row] = (sentence, prefix)
+            exact = wanted(model, SOURCES[sentence], prefix)
+            torch.testing.assert_close(logits[place], exact, rtol=1e-4, atol=1e-4)
+        shallow = [row for row in known if len(known[row][1]) < 7]
+        chosen = torch.randint(0, len(shallow), (5,), generator=generator)
+        parents = torch.tensor([shallow[n] for n in chosen.tolist()], dtype=torch.int32)
+        waiting = Prefixes(
+            torch.zeros(5, dtype=torch.float64, device=DEVICE),
+            torch.zeros(5, device=DEVICE),
+            torch.randint(2, 20, (5,), generator=generator).int().to(DEVICE),
+            parents.to(DEVICE),
+            torch.tensor([known[row][0] for row in parents.tolist()]).int().to(DEVICE),
+        )
+        tree.collect(waiting)
+        kept = {row for parent in parents.tolist() for row in tree.paths_PT[parent].tolist()}
+        known = {row: about for row, about in known.items() if row in kept}
+
+
+@pytest.mark.parametrize("layer", [Scones(), Softmax()], ids=["scones", "softmax"])
+def test_the_mode_of_a_transformer_beats_every_beam(
+    model: Transformer, layer: Scones | Softmax
+) -> None:
+    with torch.no_grad():
+        model.output_bias[1] += 3.0
+    limits = [6, 5, 6]
+    beams = [
+        [max((h.log_prob or 0.0) for h in found) for found in
+         search_corpus(model, layer, SOURCES, SearchOptions("beam", size, size))]
+        for size in (1, 64)
+    ]  # fmt: skip
+    first = search_corpus(model, layer, SOURCES, SearchOptions("beam", 2))
+    expander = expander_for(model, torch.float32)
+    results = dict(
+        exact_search(expander, layer, SOURCES, limits, first, ExactOptions(max_states=50_000))
+    )
+    for number, result in results.items():
+        assert result.certificate.number_format == "float32"
+        best = result.hypotheses[0].log_prob
+        assert best is not None
+        if len(result.hypotheses[0].tokens) < limits[number] and result.certificate.proved:
+            assert best >= beams[0][number] - 1e-4
+            assert best >= beams[1][number] - 1e-4
+        terms = result.hypotheses[0].token_log_probs
+        assert terms is not None
+        assert sum(terms) == pytest.approx(best, abs=1e-5)
