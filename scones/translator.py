@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -20,7 +21,10 @@ from scones.hardware import choose_device
 from scones.model.folder import ModelFolder
 from scones.outputs import output_layer
 from scones.processes import Processes
-from scones.search.corpus import SearchOptions, batches_by_length, padded
+from scones.search.corpus import SearchOptions, batches_by_length, length_limit, padded
+from scones.search.exact import Certificate, ExactOptions, Expander, exact_search
+from scones.search.expanding import expander_for
+from scones.search.lattice import Lattice
 from scones.search.scoring import score_batch
 from scones.search.shortlist import Shortlist
 from scones.search.stepping import Hypothesis
@@ -59,6 +63,21 @@ class Translation:
         return None if self.log_prob is None else math.exp(self.log_prob)
 
 
+@dataclass(frozen=True)
+class ExactTranslations:
+    """What exact search found for a sentence, and what is known about it."""
+
+    translations: list[Translation]
+    """The best first."""
+    certificate: Certificate | None
+    """None for an empty sentence, for which nothing was searched."""
+
+    @property
+    def lattice(self) -> Lattice:
+        """All of them as the smallest automaton over their pieces."""
+        return Lattice.of([found.tokens for found in self.translations])
+
+
 def load(
     folder: str | Path,
     device: str = "auto",
@@ -94,19 +113,27 @@ def load(
     if not model_folder.model.has_kernels:  # which have a format of their own
         model_folder.model.to(wanted)
     listed = None if shortlist is None else Shortlist.load(Path(shortlist), model_folder.subwords)
-    return Translator(model_folder, searcher_for(model_folder, engine, listed, wanted), str(folder))
+    searcher = searcher_for(model_folder, engine, listed, wanted)
+    return Translator(model_folder, searcher, str(folder), wanted)
 
 
 class Translator:
     """A model that is ready to translate; made by `scones.load`."""
 
-    def __init__(self, folder: ModelFolder, searcher: Searcher, name: str = "the model") -> None:
+    def __init__(
+        self,
+        folder: ModelFolder,
+        searcher: Searcher,
+        name: str = "the model",
+        precision: torch.dtype = torch.float32,
+    ) -> None:
         self.model = folder.model
         self.output = output_layer(folder.output, f"{name}/config.json")
         self.subwords = Subwords(folder.subwords, f"{name}/subwords.model")
         self.source_language = folder.source_language
         self.target_language = folder.target_language
         self._searcher = searcher
+        self._precision = precision
         if len(self.subwords) != self.model.config.vocabulary:
             raise SconesError(
                 f"{name} is damaged: its subwords.model has {len(self.subwords):,} pieces and its "
@@ -140,7 +167,7 @@ class Translator:
     def translate(
         self,
         sentences: Sequence[str],
-        search: Literal["greedy", "beam"] = "greedy",
+        search: Literal["greedy", "beam", "exact", "all"] = "greedy",
         beam_size: int = 4,
         n_best: int = 1,
         length_penalty: float = 0.0,
@@ -148,8 +175,14 @@ class Translator:
         max_tokens: int | None = None,
         too_long: TooLong = "error",
         first_number: int = 1,
+        threshold: float = 0.1,
+        max_states: int = 1_000_000,
+        max_seconds: float | None = None,
     ) -> list[list[Translation]]:
         """Translate sentences: a list for each, of up to `n_best` translations, the best first.
+
+        "exact" gives the most probable translations of all, "all" every one whose probability is
+        at least `threshold`; both within limits, and `exact` tells whether those were reached.
 
         With `scores=False` greedy search skips the activation altogether and `log_prob` is None;
         by default there are scores, except from CTranslate2, which does not tell them.
@@ -159,17 +192,65 @@ class Translator:
         two with a warning; `first_number` is what such messages call the first sentence. An empty
         sentence gets an empty translation.
         """
+        if search == "exact" or search == "all":
+            if length_penalty:
+                raise SconesError("Exact search ranks by probability; leave out length_penalty.")
+            options = ExactOptions(
+                n_best, threshold if search == "all" else None, max_states, max_seconds
+            )
+            exactly = dict(self.exact(sentences, options, beam_size, too_long, first_number))
+            return [exactly[index].translations for index in range(len(sentences))]
         if scores is None:
             scores = self._searcher.tells_scores
-        options = SearchOptions(search, beam_size, n_best, length_penalty, scores, max_tokens)
+        plainly = SearchOptions(search, beam_size, n_best, length_penalty, scores, max_tokens)
         ids = self._encode(sentences, too_long, first_number)
         real = [index for index, tokens in enumerate(ids) if tokens]
-        found = self._searcher.search([ids[index] for index in real], options)
+        found = self._searcher.search([ids[index] for index in real], plainly)
         results = [[Translation("", (), None, None)] for _ in sentences]
         texts = iter(self.subwords.decode([one.tokens for several in found for one in several]))
         for index, hypotheses in zip(real, found, strict=True):
             results[index] = [self._translation(one, next(texts)) for one in hypotheses]
         return results
+
+    def exact(
+        self,
+        sentences: Sequence[str],
+        options: ExactOptions | None = None,
+        beam_size: int = 4,
+        too_long: TooLong = "error",
+        first_number: int = 1,
+    ) -> Iterator[tuple[int, ExactTranslations]]:
+        """Search exactly: the number of each sentence, from 0, and its result, as they are done.
+
+        A beam search of `beam_size` gives the bounds to begin with. Whoever stops listening keeps
+        what was given so far.
+        """
+        if self.model.device.type == "meta":
+            raise SconesError("An export for CTranslate2 knows no exact search; use the model.")
+        options = options or ExactOptions()
+        ids = self._encode(sentences, too_long, first_number)
+        for index, tokens in enumerate(ids):
+            if not tokens:
+                yield index, ExactTranslations([Translation("", (), None, None)], None)
+        real = [index for index, tokens in enumerate(ids) if tokens]
+        sources = [ids[index] for index in real]
+        beams = SearchOptions("beam", max(beam_size, options.n_best), options.n_best)
+        longest = self.model.config.max_length
+        limits = [length_limit(len(source) + 1, longest) for source in sources]
+        first = self._searcher.search(sources, beams)
+        for place, found in exact_search(
+            self._expander, self.output, sources, limits, first, options
+        ):
+            texts = self.subwords.decode([one.tokens for one in found.hypotheses])
+            translations = [
+                self._translation(one, text)
+                for one, text in zip(found.hypotheses, texts, strict=True)
+            ]
+            yield real[place], ExactTranslations(translations, found.certificate)
+
+    @cached_property
+    def _expander(self) -> Expander:
+        return expander_for(self.model, self._precision)
 
     def score(self, pairs: Sequence[tuple[str, str]], max_tokens: int = 8192) -> list[float]:
         """Give log P(z = 1 | x) of each (source, target) pair."""
