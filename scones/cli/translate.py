@@ -14,14 +14,23 @@ from scones.cli.flags import DeviceFlag, choice
 from scones.errors import SconesError
 
 if TYPE_CHECKING:
-    from scones.translator import Translation
+    from scones.translator import ExactTranslations, Translation
 
 
 def translate(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder or an export.")],
-    search: Annotated[str, choice(values=("greedy", "beam"), help="How to search.")] = "greedy",
-    beam_size: Annotated[int, typer.Option(help="Hypotheses that beam search keeps.")] = 4,
-    n_best: Annotated[int, typer.Option(help="Translations a sentence (beam search).")] = 1,
+    search: Annotated[
+        str,
+        choice(
+            values=("greedy", "beam", "exact", "all"),
+            help="How to search; exact: the most probable translations of all, with a proof; all: "
+            "every translation above a probability.",
+        ),
+    ] = "greedy",
+    beam_size: Annotated[
+        int, typer.Option(help="Hypotheses that beam search keeps; exact search begins with it.")
+    ] = 4,
+    n_best: Annotated[int, typer.Option(help="Translations a sentence (beam, exact).")] = 1,
     length_penalty: Annotated[
         float, typer.Option(help="Rank by log-probability / length**p; 0: no normalisation.")
     ] = 0.0,
@@ -55,6 +64,16 @@ def translate(
             "Their scores stay exact under SCONES; under softmax they share all the probability.",
         ),
     ] = None,
+    threshold: Annotated[
+        float, typer.Option(help="The least probability of a translation (all).")
+    ] = 0.1,
+    max_states: Annotated[
+        int, typer.Option(help="Prefixes to look at, a sentence (exact, all).")
+    ] = 1_000_000,
+    max_seconds: Annotated[
+        float | None, typer.Option(help="Time for each chunk of lines (exact, all).")
+    ] = None,
+    max_memory: Annotated[float | None, typer.Option(help="Gigabytes to use (exact, all).")] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="A JSON object a line, tokens with probabilities.")
     ] = False,
@@ -62,19 +81,46 @@ def translate(
     """Translate standard input to standard output, line by line in order.
 
     In: one sentence a line, answered as it arrives; an empty line stays empty. Out: its
-    translation; with --n-best above 1 a line for each: input line number, log-probability, text,
-    separated by tabs; with --json an object a line. Processes of torchrun share the work.
+    translation; with --n-best above 1, or --search all, a line for each: input line number,
+    log-probability, text, separated by tabs; with --json an object a line, in which exact search
+    says what it proved. Processes of torchrun share the work.
 
         scones translate runs/de-en < input.de > output.en
         scones translate runs/de-en --search beam --n-best 5 < input.de
         scones translate runs/de-en --json < input.de > output.jsonl
+        scones translate runs/de-en --search all --threshold 0.2 < input.de
         torchrun --nproc-per-node 4 -m scones translate runs/de-en < input.de
     """
     from scones.processes import connected
+    from scones.search.exact import ExactOptions, in_order
     from scones.translator import load
 
     if chunk < 1:
         raise SconesError(f"--chunk must be at least 1, not {chunk}.")
+    exactly = search in ("exact", "all")
+    if exactly and length_penalty:
+        raise SconesError("Exact search ranks by probability; leave out --length-penalty.")
+    exact_options = ExactOptions(
+        n_best,
+        threshold if search == "all" else None,
+        max_states,
+        max_seconds,
+        max_memory=None if max_memory is None else int(max_memory * 1e9),
+    )
+
+    def answer_exactly(lines: list[tuple[int, str]]) -> None:
+        found = translator.exact(
+            [text for _, text in lines],
+            exact_options,
+            beam_size,
+            too_long,  # type: ignore[arg-type]
+            lines[0][0],
+        )
+        for index, result in in_order(found):
+            number, source = lines[index]
+            several = n_best if search == "exact" else 2
+            _print(number, source, result.translations, as_json, several, result)
+            sys.stdout.flush()
 
     def answer(lines: list[tuple[int, str]]) -> None:
         results = translator.translate(
@@ -102,7 +148,7 @@ def translate(
         )
         with translator.shared(processes) as reads_and_writes:
             if reads_and_writes:
-                _answer_all(answer, chunk * processes.count)
+                _answer_all(answer_exactly if exactly else answer, chunk * processes.count)
 
 
 def _answer_all(answer: Callable[[list[tuple[int, str]]], None], chunk: int) -> None:
@@ -119,10 +165,16 @@ def _answer_all(answer: Callable[[list[tuple[int, str]]], None], chunk: int) -> 
 
 
 def _print(
-    number: int, source: str, translations: list[Translation], as_json: bool, n_best: int
+    number: int,
+    source: str,
+    translations: list[Translation],
+    as_json: bool,
+    n_best: int,
+    exact: ExactTranslations | None = None,
 ) -> None:
     if as_json:
-        _write(json.dumps(_as_json(source, translations), ensure_ascii=False))
+        known = {} if exact is None else _exactly(exact)
+        _write(json.dumps(_as_json(source, translations) | known, ensure_ascii=False))
     elif n_best > 1:
         for found in translations:
             score = "" if found.log_prob is None else f"{found.log_prob:.4f}"
@@ -150,6 +202,13 @@ def _as_json(source: str, translations: list[Translation]) -> dict[str, Any]:
             for found in translations
         ],
     }
+
+
+def _exactly(exact: ExactTranslations) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    certificate = None if exact.certificate is None else asdict(exact.certificate)
+    return {"certificate": certificate, "lattice": exact.lattice.to_json()}
 
 
 def _tokens(found: Translation) -> list[dict[str, Any]]:

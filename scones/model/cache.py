@@ -36,6 +36,10 @@ class LayerCache:
         self._length += 1
         return self._keys[:, :, : self._length], self._values[:, :, : self._length]
 
+    def rewind(self, length: int) -> None:
+        """Forget all but the first positions."""
+        self._length = length
+
     def take_rows(self, rows_N: Tensor) -> None:
         """Let row i continue what row rows[i] has seen."""
         self._keys = self._taken(self._keys, rows_N)
@@ -69,6 +73,12 @@ class DecoderState:
     def rows(self) -> int:
         """How many rows they take."""
         return self.sentences * self.beams
+
+    def rewind(self, length: int) -> None:
+        """Forget all but the first positions."""
+        self.length = length
+        for layer in self.layers:
+            layer.rewind(length)
 
     def reorder(self, rows_N: Tensor) -> None:
         """Let row i continue row rows[i] of the same sentence."""

@@ -17,7 +17,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -28,6 +28,7 @@ from scones.outputs import OutputLayer
 from scones.search.frontier import BYTES_A_PREFIX, Prefixes, Stack, Tree
 from scones.search.stepping import Hypothesis
 
+T = TypeVar("T")
 Limit = Literal["states", "time", "length", "memory"]
 _NEVER = float("-inf")
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.05}
@@ -169,6 +170,17 @@ def exact_search(
         )
         for place, result in search.run():
             yield load[place], result
+
+
+def in_order(results: Iterator[tuple[int, T]]) -> Iterator[tuple[int, T]]:
+    """Give numbered results in the order of their numbers, each as soon as its turn comes."""
+    early: dict[int, T] = {}
+    turn = 0
+    for index, result in results:
+        early[index] = result
+        while turn in early:
+            yield turn, early.pop(turn)
+            turn += 1
 
 
 def _free_memory(device: torch.device) -> int:
