@@ -33,6 +33,7 @@ from scones.text.subwords import Subwords
 logger = logging.getLogger("scones")
 
 TooLong = Literal["error", "cut", "skip"]
+Search = Literal["greedy", "beam", "exact", "all"]
 
 
 class TooLongError(SconesError):
@@ -167,7 +168,7 @@ class Translator:
     def translate(
         self,
         sentences: Sequence[str],
-        search: Literal["greedy", "beam", "exact", "all"] = "greedy",
+        search: Search = "greedy",
         beam_size: int = 4,
         n_best: int = 1,
         length_penalty: float = 0.0,
@@ -192,6 +193,9 @@ class Translator:
         two with a warning; `first_number` is what such messages call the first sentence. An empty
         sentence gets an empty translation.
         """
+        if search not in get_args(Search):
+            known = ", ".join(get_args(Search))
+            raise SconesError(f"The search '{search}' is not known; use one of {known}.")
         if search == "exact" or search == "all":
             if length_penalty:
                 raise SconesError("Exact search ranks by probability; leave out length_penalty.")

@@ -12,6 +12,8 @@ import pytest
 
 import scones
 from scones import SconesError, Translation, Translator
+from scones.search.exact import ExactOptions
+from scones.translator import ExactTranslations
 
 SEARCHES = [{}, {"search": "beam", "beam_size": 3, "n_best": 3}]
 
@@ -160,7 +162,10 @@ def test_scores_do_not_feel_their_neighbours(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"search": "exhaustive"}, "search 'exhaustive' is not known; use"),
+        (
+            {"search": "exhaustive"},
+            "search 'exhaustive' is not known; use one of greedy, beam, exact, all",
+        ),
         ({"n_best": 2}, "Greedy search gives one translation"),
         ({"search": "beam", "n_best": 5}, r"n_best must be between 1 and beam_size \(4\), not 5"),
         ({"search": "beam", "length_penalty": -1}, "length_penalty must be 0 or more"),
@@ -221,3 +226,65 @@ def test_a_loaded_model_knows_its_languages(tiny_model: Path) -> None:
     config = json.loads((tiny_model / "config.json").read_text())["scones"]
     assert (translator.source_language, translator.target_language) == ("de", "en")
     assert translator.output.to_config() == config["output"]
+
+
+# Exact search.
+
+FEW = ExactOptions(max_states=300)
+
+
+def test_exact_search_is_never_worse_than_beam_search(
+    translator: Translator, sentences: list[str]
+) -> None:
+    beams = translator.translate(sentences[:6], search="beam")
+    results = dict(translator.exact(sentences[:6], FEW))
+    assert sorted(results) == list(range(6))
+    for index, result in results.items():
+        certificate = result.certificate
+        assert certificate is not None
+        assert certificate.states <= 300
+        assert certificate.proved == (certificate.stopped_by is None)
+        best = result.translations[0].log_prob
+        assert best is not None
+        assert best <= certificate.upper_bound + 1e-9
+        if beams[index][0].finished:
+            assert certificate.beam_log_prob == pytest.approx(beams[index][0].log_prob, abs=1e-4)
+            assert best >= certificate.beam_log_prob - 1e-4
+        scored = translator.score([(sentences[index], result.translations[0].text)])
+        if len(result.translations[0].tokens):
+            assert math.isfinite(scored[0])
+
+
+def test_the_empty_translation_is_scored_too(translator: Translator, sentences: list[str]) -> None:
+    ((_, result),) = translator.exact(sentences[:1], FEW)
+    assert result.certificate is not None
+    (score,) = translator.score([(sentences[0], "")])
+    assert result.certificate.empty_log_prob == pytest.approx(score, abs=1e-4)
+
+
+def test_all_above_a_threshold_and_their_lattice(
+    translator: Translator, sentences: list[str]
+) -> None:
+    lowest = min(found[0].log_prob or 0.0 for found in translator.translate(sentences[:3], "beam"))
+    threshold = max(math.exp(lowest), 1e-300)
+    options = ExactOptions(threshold=threshold, max_states=300)
+    for _, result in translator.exact(sentences[:3], options):
+        assert all((one.log_prob or 0.0) >= math.log(threshold) for one in result.translations)
+        assert set(result.lattice) == {one.tokens for one in result.translations}
+
+
+def test_an_empty_sentence_and_exact_search(translator: Translator) -> None:
+    assert list(translator.exact(["", "  "])) == [
+        (0, ExactTranslations([Translation("", (), None, None)], None)),
+        (1, ExactTranslations([Translation("", (), None, None)], None)),
+    ]
+
+
+def test_translate_takes_exact_and_all(translator: Translator, sentences: list[str]) -> None:
+    found = translator.translate(sentences[:3], "exact", n_best=2, max_states=100)
+    assert [len(one) for one in found] == [2, 2, 2] or all(len(one) <= 2 for one in found)
+    assert all(one[0].log_prob == max(t.log_prob or -1e9 for t in one) for one in found)
+    several = translator.translate(sentences[:2], "all", threshold=1.0, max_states=50)
+    assert len(several) == 2
+    with pytest.raises(SconesError, match="leave out length_penalty"):
+        translator.translate(sentences[:1], "exact", length_penalty=1.0)

@@ -31,6 +31,8 @@ from scones.search.stepping import Hypothesis
 T = TypeVar("T")
 Limit = Literal["states", "time", "length", "memory"]
 _NEVER = float("-inf")
+_BYTES_A_LOGIT = 64
+"""Of a logit and all that is made of it for the moment, should every child pass."""
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.05}
 """By how much a score may differ from one to another way of computing it."""
 
@@ -45,6 +47,10 @@ class Expander(Protocol):
     @property
     def precision(self) -> torch.dtype:
         """The number format of its products."""
+
+    @property
+    def vocabulary(self) -> int:
+        """How many tokens there are."""
 
     @property
     def bytes_a_row(self) -> int:
@@ -231,16 +237,17 @@ class _Search:
         self._tolerance = TOLERANCE[expander.precision]
         self._sentences = [_Sentence(found, {}, []) for found in first]
         count, steps = len(sources), max(limits)
-        # A quarter of the memory holds the sources, a half prefixes that were expanded, a quarter
-        # those that wait.
-        rows = memory // 2 // (expander.bytes_a_row + Tree.bytes_a_row(steps))
-        self._width = options.width or self._WIDTH[device.type]
-        self._width = max(1, min(self._width, rows // (2 * steps)))
+        # A quarter of the memory each: sources, prefixes that were expanded, those that wait, and
+        # what is computed at the moment.
+        share = memory // 4
+        rows = share // (expander.bytes_a_row + Tree.bytes_a_row(steps))
+        most = min(rows // (2 * steps), share // (_BYTES_A_LOGIT * expander.vocabulary))
+        self._width = max(1, min(options.width or self._WIDTH[device.type], most))
         rows = max(steps + 1, min(rows, 8 * steps * self._width))
         expander.open(sources, rows)
         self._tree = Tree(rows, steps, device)
-        most = max(count, memory // 4 // BYTES_A_PREFIX)
-        self._stack = Stack(Prefixes.roots(count, PAD, device), most)
+        roots = Prefixes.roots(count, PAD, device)
+        self._stack = Stack(roots, max(count, share // BYTES_A_PREFIX))
         self._limits_N = torch.tensor(limits, dtype=torch.int32, device=device)
         bounds = [self._first_bound(found) for found in first]
         self._bounds_N = torch.tensor(bounds, dtype=torch.float64, device=device)
@@ -368,14 +375,14 @@ class _Search:
         places = good_R.nonzero().squeeze(1)
         if len(places) == 0:
             return
-        columns = (prefixes.sentences, rows_R, depths_R, scores_R, ends_R)
-        for sentence, row, depth, score, end in zip(
-            *(column[places].tolist() for column in columns), strict=True
+        columns = (prefixes.sentences, scores_R, ends_R)
+        for sentence, score, end, (tokens, terms) in zip(
+            *(column[places].tolist() for column in columns),
+            self._tree.read(rows_R[places]),
+            strict=True,
         ):
-            about = self._sentences[sentence]
-            if depth == 0:
-                about.empty = score
-            tokens, terms = self._tree.read(row)
+            if not tokens:
+                self._sentences[sentence].empty = score
             self._keep(sentence, Hypothesis(tuple(tokens), score, (*terms, end), finished=True))
         changed = sorted(set(prefixes.sentences[places].tolist()))
         bounds = [self._bound(sentence) for sentence in changed]

@@ -41,6 +41,7 @@ class PooledTransformer:
         self.device = model.device
         self.precision = model.output_bias.dtype
         config = model.config
+        self.vocabulary = config.vocabulary
         self._heads = config.heads
         self._layers = list(self._model.decoder_layers())
         self._number = 2 * config.size * len(self._layers) * self.precision.itemsize
@@ -163,6 +164,7 @@ class PooledInference:
         self.device = model.device
         self.precision = precision
         config = model.config
+        self.vocabulary = config.vocabulary
         self._layers, self._width = config.decoder_layers, 2 * config.size
         self._pools_P12D: list[Tensor] = []
         self._sources: Sources | None = None

@@ -148,7 +148,12 @@ class Tree:
         needed_P[self.paths_PT[parents][on_path]] = True
         self._free = (~needed_P[:rows]).nonzero().squeeze(1).int()
 
-    def read(self, row: int) -> tuple[list[int], list[float]]:
-        """Give the tokens of a prefix, without the start, and their log-probabilities."""
-        path = self.paths_PT[row, : int(self.depths_P[row]) + 1][1:]
-        return self.tokens_P[path].tolist(), self.terms_P[path].tolist()
+    def read(self, rows_R: Tensor) -> list[tuple[list[int], list[float]]]:
+        """Give the tokens of prefixes, without the start, and their log-probabilities."""
+        depths = self.depths_P[rows_R].tolist()
+        paths_RT = self.paths_PT[rows_R, : max(depths) + 1]
+        tokens, terms = (column[paths_RT].tolist() for column in (self.tokens_P, self.terms_P))
+        return [
+            (some[1 : depth + 1], their[1 : depth + 1])
+            for some, their, depth in zip(tokens, terms, depths, strict=True)
+        ]

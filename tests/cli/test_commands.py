@@ -44,6 +44,54 @@ def test_answers_come_in_order_and_an_empty_line_stays_empty(
     assert done.out == alone[0] + "\n" + "".join(alone[1:]) + "\n"
 
 
+def test_exact_search_says_what_it_proved(
+    tiny_model: Path, scones: Scones, sentences: list[str]
+) -> None:
+    text = lines_of([sentences[0], "", *sentences[1:4]])
+    flags = ("--search", "exact", "--max-states", 50, "--json")
+    done = scones("translate", tiny_model, *flags, stdin=text)
+    assert (done.code, done.err) == (0, "")
+    answers = [json.loads(line) for line in done.out.splitlines()]
+    assert [one["source"] for one in answers] == [sentences[0], "", *sentences[1:4]]
+    for one in answers:
+        if one["source"]:
+            certificate = one["certificate"]
+            assert certificate["states"] <= 50
+            assert certificate["upper_bound"] >= one["translations"][0]["log_prob"] - 1e-9
+            assert one["lattice"]["translations"] == len(one["translations"])
+        else:
+            assert one["certificate"] is None
+
+
+def test_all_translations_above_a_probability(
+    tiny_model: Path, scones: Scones, sentences: list[str]
+) -> None:
+    flags = ("--search", "all", "--max-states", 50, "--threshold", 1e-30)
+    done = scones("translate", tiny_model, *flags, stdin=lines_of(sentences[:3]))
+    assert (done.code, done.err) == (0, "")
+    rows = [line.split("\t") for line in done.out.splitlines()]
+    assert [int(row[0]) for row in rows] == sorted(int(row[0]) for row in rows)
+    assert all(len(row) == 3 and float(row[1]) >= math.log(1e-30) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--search", "all", "--threshold", 2), "threshold must be above 0 and at most 1"),
+        (("--search", "exact", "--max-states", 0), "max_states must be above 0"),
+        (("--search", "exact", "--length-penalty", 1), "leave out --length-penalty"),
+        (("--search", "exact", "--max-memory", -1), "max_memory must be above 0"),
+    ],
+)
+def test_exact_search_refuses_what_has_no_meaning(
+    tiny_model: Path, scones: Scones, flags: tuple[object, ...], said: str
+) -> None:
+    done = scones("translate", tiny_model, *flags, stdin="Tee\n")
+    assert done.code == 2
+    assert said in done.err
+    assert done.out == ""
+
+
 def test_nothing_in_nothing_out(tiny_model: Path, scones: Scones) -> None:
     assert scones("translate", tiny_model) == Done(0, "", "")
 
