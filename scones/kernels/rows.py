@@ -20,7 +20,8 @@ def _without_ignored(
     row, part = tl.program_id(0), tl.arange(0, SIZE)
     target = tl.load(targets + row)
     counts = target != ignored
-    state = tl.load(hidden + row.to(tl.int64) * stride + part, mask=(part < size) & counts, other=0)
+    state = tl.load(hidden + row.to(tl.int64) * stride + part, mask=part < size, other=0.0)
+    state = tl.where(counts, state, 0.0).to(kept.dtype.element_ty)
     tl.store(kept + row.to(tl.int64) * size + part, state, mask=part < size)
     tl.store(kept_targets + row, tl.where(counts, target, IGNORED))
 
