@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -231,7 +232,7 @@ class Translator:
         """
         if self.model.device.type == "meta":
             raise SconesError("An export for CTranslate2 knows no exact search; use the model.")
-        options = options or ExactOptions()
+        options, began = options or ExactOptions(), time.monotonic()
         ids = self._encode(sentences, too_long, first_number)
         for index, tokens in enumerate(ids):
             if not tokens:
@@ -243,7 +244,7 @@ class Translator:
         limits = [length_limit(len(source) + 1, longest) for source in sources]
         first = self._searcher.search(sources, beams)
         for place, found in exact_search(
-            self._expander, self.output, sources, limits, first, options
+            self._expander, self.output, sources, limits, first, options, began=began
         ):
             texts = self.subwords.decode([one.tokens for one in found.hypotheses])
             translations = [

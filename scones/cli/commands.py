@@ -11,6 +11,7 @@ from typing import Any
 
 import typer
 
+from scones.cli.analyze import analyze
 from scones.cli.compare import compare
 from scones.cli.creamtea import creamtea
 from scones.cli.evaluate import evaluate
@@ -51,7 +52,7 @@ Where to go next: `scones COMMAND --help` says what goes in and what comes out, 
 _COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     "From text to a model": (creamtea, prepare, train, tune),
     "Use a model": (translate, score, info, export, shortlist),
-    "Judge": (evaluate, compare),
+    "Judge": (evaluate, compare, analyze),
     "More": (replicate,),
 }
 

@@ -67,7 +67,7 @@ def compare(
     known = read_judged(judged) if judged else []
     known_dev = read_judged(judged_dev) if judged_dev else []
     result = compare_models(
-        _named(models),
+        named_models(models),
         sources,
         references,
         known,
@@ -91,7 +91,8 @@ def compare(
         _show(console.print, result, index, sources, known)
 
 
-def _named(models: list[str]) -> dict[str, Path]:
+def named_models(models: list[str]) -> dict[str, Path]:
+    """Name model folders: NAME=FOLDER by NAME, FOLDER by its own name."""
     named: dict[str, Path] = {}
     for argument in models:
         name, equals, path = argument.partition("=")

@@ -127,7 +127,7 @@ def compare(
         )
         for search in SEARCHES
     }
-    return Comparison(systems, bleu, _facts(models, device))
+    return Comparison(systems, bleu, facts(models, device))
 
 
 def _translate(
@@ -162,7 +162,8 @@ def _log_probs(
     return translator.score(valid), translator.score(invalid)
 
 
-def _facts(models: Mapping[str, Path], device: str) -> dict[str, Any]:
+def facts(models: Mapping[str, Path], device: str) -> dict[str, Any]:
+    """Say what figures were made with: command, commit, versions, device."""
     return {
         "command": " ".join(["scones", *sys.argv[1:]]),
         "models": {name: str(path) for name, path in models.items()},

@@ -154,13 +154,16 @@ def exact_search(
     first: Sequence[list[Hypothesis]],
     options: ExactOptions,
     end: int = END,
+    began: float | None = None,
 ) -> Iterator[tuple[int, ExactResult]]:
     """Search sentences, given as ids without their ends; gives each as soon as it is done.
 
     `limits` bounds each translation's tokens, its end included. `first` is what a beam search
-    found: the bounds to begin with.
+    found: the bounds to begin with. The time that is limited began at `began` (`time.monotonic`),
+    or does now.
     """
-    deadline = math.inf if options.max_seconds is None else time.monotonic() + options.max_seconds
+    began = time.monotonic() if began is None else began
+    deadline = math.inf if options.max_seconds is None else began + options.max_seconds
     memory = options.max_memory or _free_memory(expander.device)
     for load in _loads(expander, sources, memory // 4):
         search = _Search(
@@ -215,7 +218,7 @@ def _loads(
 class _Search:
     """Exact search for sentences whose sources fit into memory together."""
 
-    _WIDTH: ClassVar = {"cpu": 128, "cuda": 2048}
+    _WIDTH: ClassVar = {"cpu": 256, "cuda": 2048}
     _LOOK = 8
     """Rounds between two looks for sentences that are done."""
 

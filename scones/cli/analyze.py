@@ -1,0 +1,148 @@
+"""`scones analyze`: beams of many sizes against exact search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from scones.cli.compare import named_models
+from scones.cli.flags import DeviceFlag, DosFlag, JsonFlag, choice, print_json
+from scones.errors import SconesError
+
+_BEAM_SIZES = [1, 2, 4, 8, 16, 32, 64]
+_LINES = 10
+"""Lines that tell of a search where there is no terminal to draw a bar on."""
+
+
+def analyze(
+    models: Annotated[
+        list[str],
+        typer.Argument(metavar="MODEL", help="Model folders as FOLDER or NAME=FOLDER."),
+    ],
+    source: Annotated[Path, typer.Option("--source", help="The test set's source text.")],
+    reference: Annotated[
+        list[Path],
+        typer.Option("--reference", "-r", metavar="FILE", help="References; may be repeated."),
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where all results go.")
+    ],
+    beam_size: Annotated[
+        list[int],
+        typer.Option(
+            help="May be repeated; the work grows with it, so that beams of 1,000 are for a GPU or "
+            "a few sentences."
+        ),
+    ] = _BEAM_SIZES,
+    no_exact: Annotated[
+        bool, typer.Option("--no-exact", help="Beams alone, no exact search.")
+    ] = False,
+    max_states: Annotated[
+        int, typer.Option(help="Prefixes that exact search may look at, a sentence.")
+    ] = 1_000_000,
+    max_seconds: Annotated[
+        float | None, typer.Option(help="Time of exact search, for all sentences of a model.")
+    ] = None,
+    sentence_seconds: Annotated[
+        float | None, typer.Option(help="Time of exact search, a sentence.")
+    ] = None,
+    max_memory: Annotated[float | None, typer.Option(help="Gigabytes of exact search.")] = None,
+    sentences: Annotated[
+        int | None, typer.Option(help="Take only so many sentences, the first of the text.")
+    ] = None,
+    too_long: Annotated[
+        str,
+        choice(
+            values=("error", "cut", "skip"),
+            help="What to do with a sentence beyond a model's limit.",
+        ),
+    ] = "error",
+    device: DeviceFlag = "auto",
+    precision: Annotated[
+        str, choice(values=("float32", "bf16"), help="Of matrix products; bf16 is less exact.")
+    ] = "float32",
+    dos: DosFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Analyze search: beams of many sizes against exact search.
+
+    In: models and a test set. Out: BLEU, length ratio, search errors, empty outputs,
+    log-probabilities and proofs, as analysis.md (also on standard output), analysis.json and plots
+    in the output folder, beside what every search gave. The same command goes on where it was
+    stopped; another beam size or model can be added.
+
+        scones analyze runs/de-en --source test.de -r test.en -o runs/analysis
+        scones analyze softmax=runs/softmax SCONES=runs/scones \\
+            --source test.de -r test.en --sentences 200 --max-states 100000 \\
+            --beam-size 1 --beam-size 4 --beam-size 100 -o runs/analysis
+    """
+    from scones.files import write_file, write_json
+    from scones.paper.analysis import Analyzer
+    from scones.paper.analysis_plots import can_draw, draw
+    from scones.paper.analysis_tables import markdown
+    from scones.search.exact import ExactOptions
+    from scones.text.reading import read_aligned
+
+    if sentences is not None and sentences < 1:
+        raise SconesError(f"--sentences must be at least 1, not {sentences}.")
+    limits = ExactOptions(
+        max_states=max_states,
+        max_seconds=max_seconds,
+        sentence_seconds=sentence_seconds,
+        max_memory=None if max_memory is None else int(max_memory * 1e9),
+    )
+    sources, *references = read_aligned([source, *reference], dos=dos)
+    with _progress() as progress:
+        result = Analyzer(
+            named_models(models),
+            sources[:sentences],
+            [texts[:sentences] for texts in references],
+            output,
+            beam_size,
+            None if no_exact else limits,
+            device,
+            precision,  # type: ignore[arg-type]
+            too_long,  # type: ignore[arg-type]
+            progress,
+        ).run()
+    write_json(output / "analysis.json", result)
+    write_file(output / "analysis.md", tables := markdown(result))
+    if can_draw():
+        draw(result, output)
+    else:
+        typer.echo("No plots: install scones[plots], then give this command again.", err=True)
+    if as_json:
+        print_json(result)
+    else:
+        typer.echo(tables)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str, int, int], None]]:
+    """Show how far searches are: bars on a terminal, a few lines elsewhere."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import Progress, TaskID, TimeElapsedColumn
+
+    console = Console(stderr=True, highlight=False, markup=False)
+    if not console.is_terminal:
+        yield _say_tenths
+        return
+    tasks: dict[str, TaskID] = {}
+    with Progress(*Progress.get_default_columns(), TimeElapsedColumn(), console=console) as bars:
+
+        def show(task: str, done: int, total: int) -> None:
+            if task not in tasks:
+                tasks[task] = bars.add_task(escape(task), total=total)
+            bars.update(tasks[task], completed=done)
+
+        yield show
+
+
+def _say_tenths(task: str, done: int, total: int) -> None:
+    if done * _LINES // total != (done - 1) * _LINES // total:
+        typer.echo(f"{task}: {done:,} of {total:,} sentences", err=True)

@@ -1,0 +1,232 @@
+"""The paper's analysis of search, for any models: beams of many sizes against exact search.
+
+Everything goes into one folder: what every search gave (see `searched`), all figures as
+analysis.json, tables as analysis.md, and plots. Started again, only what is missing is searched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from scones.errors import SconesError
+from scones.evaluation.analysis import BeamRun, ExactOutput, Output, analyze
+from scones.evaluation.metrics import check_references
+from scones.hardware import choose_device
+from scones.model.folder import SUBWORDS, read_model_config
+from scones.paper.comparison import facts
+from scones.paper.searched import BeamFile, ExactFile, MadeWith
+from scones.search.corpus import SearchOptions
+from scones.search.exact import ExactOptions
+from scones.translator import TooLong, Translation, Translator, load
+from scones.version import commit
+
+FIRST_BEAM = 4
+"""The beam whose results exact search begins with."""
+LIMITS = ("max_states", "max_seconds", "sentence_seconds", "max_memory")
+
+Progress = Callable[[str, int, int], None]
+
+
+def _silent(task: str, done: int, total: int) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Analyzer:
+    """What to search, with which models, and where the results go."""
+
+    models: Mapping[str, Path]
+    sources: Sequence[str]
+    references: Sequence[Sequence[str]]
+    folder: Path
+    beam_sizes: Sequence[int]
+    limits: ExactOptions | None
+    """Those of exact search; None: no exact search."""
+    device: str = "auto"
+    precision: Literal["float32", "bf16"] = "float32"
+    too_long: TooLong = "error"
+    progress: Progress = _silent
+    """Told what is being done, how many of its sentences are, and of how many."""
+
+    def run(self) -> dict[str, Any]:
+        """Search what was not searched yet; gives all figures, ready for JSON."""
+        check_references(self.sources, self.references)
+        for size in self.beam_sizes:
+            SearchOptions("beam", size)  # refuses a size that has no meaning
+        if self.folder.exists() and not self.folder.is_dir():
+            raise SconesError(f"{self.folder} is a file; give a folder to write to.")
+        for name, folder in self.models.items():  # a refusal comes before hours of work, not after
+            self._system(name, folder).check()
+        return {
+            **facts(self.models, self.device),
+            "source_digest": _digest(self.sources),
+            "reference_digests": [_digest(texts) for texts in self.references],
+            "sentences": len(self.sources),
+            "precision": self.precision,
+            "first_beam": FIRST_BEAM,
+            "limits": None if self.limits is None else _limits(self.limits),
+            "systems": {
+                name: self._system(name, folder).run() for name, folder in self.models.items()
+            },
+        }
+
+    def _system(self, name: str, folder: Path) -> _System:
+        if not name or "/" in name or name.startswith("."):
+            raise SconesError(
+                f"'{name}' cannot be the beginning of a file's name; name the model with "
+                f"NAME=FOLDER, for example first={folder}."
+            )
+        return _System(self, name, folder)
+
+
+@dataclass(frozen=True)
+class _System:
+    """One model, which is in memory for as long as this is."""
+
+    plan: Analyzer
+    name: str
+    folder: Path
+
+    def check(self) -> None:
+        """Refuse a model that is not there, and files of other searches."""
+        for size in self.plan.beam_sizes:
+            self._beam_file(size).read()
+        if self.plan.limits is not None:
+            self._exact_file.read()
+
+    def run(self) -> dict[str, Any]:
+        """Search, and give the figures of this model."""
+        made: list[MadeWith] = []
+        beams = {}
+        for size in sorted(set(self.plan.beam_sizes)):
+            beams[size], made_with = self._beam(size)
+            made.append(made_with)
+        exact = None
+        if self.plan.limits is not None:
+            exact, made_with = self._exact(self.plan.limits)
+            made.append(made_with)
+        return {
+            "output": self._config["scones"]["output"],
+            "model_digest": self._settings["model"],
+            "devices": sorted({one.device for one in made}),
+            "commits": sorted({str(one.commit) for one in made}),
+            **analyze(beams, exact, self.plan.references).to_json(),
+        }
+
+    def _beam(self, size: int) -> tuple[BeamRun, MadeWith]:
+        file, task = self._beam_file(size), f"{self.name}: beam {size:,}"
+        kept = file.read()
+        if kept is not None:
+            return kept
+        sentences = self.plan.sources
+        self.plan.progress(task, 0, len(sentences))
+        translator = self._translator  # loading it is not timed
+        begin = time.perf_counter()
+        found = translator.translate(sentences, "beam", beam_size=size, too_long=self.plan.too_long)
+        seconds = time.perf_counter() - begin
+        run = BeamRun([Output(**_output(best)) for best, *_ in found], seconds)
+        file.write(run)
+        self.plan.progress(task, len(sentences), len(sentences))
+        return run, file.made_with
+
+    def _exact(self, limits: ExactOptions) -> tuple[list[ExactOutput], MadeWith]:
+        file, task = self._exact_file, f"{self.name}: exact search"
+        sentences = self.plan.sources
+        found, made_with = file.read()
+        left = [index for index in range(len(sentences)) if index not in found]
+        if left:
+            self.plan.progress(task, len(found), len(sentences))
+            results = self._translator.exact(
+                [sentences[index] for index in left],
+                _remaining(limits, found),
+                FIRST_BEAM,
+                self.plan.too_long,
+            )
+            with file.growing() as writer:
+                for place, result in results:
+                    output = ExactOutput(
+                        **_output(result.translations[0]), certificate=result.certificate
+                    )
+                    writer.write(left[place], output)
+                    found[left[place]] = output
+                    self.plan.progress(task, len(found), len(sentences))
+        return [found[index] for index in range(len(sentences))], made_with
+
+    def _beam_file(self, size: int) -> BeamFile:
+        settings = {**self._settings, "beam_size": size}
+        return BeamFile(self._path(f"beam{size}.json"), self._made_with(settings))
+
+    @property
+    def _exact_file(self) -> ExactFile:
+        assert self.plan.limits is not None
+        settings = {**self._settings, "first_beam": FIRST_BEAM, **_limits(self.plan.limits)}
+        made_with = self._made_with(settings)
+        return ExactFile(self._path("exact.jsonl"), made_with, len(self.plan.sources))
+
+    def _path(self, ending: str) -> Path:
+        return self.plan.folder / f"{self.name}.{ending}"
+
+    def _made_with(self, settings: dict[str, Any]) -> MadeWith:
+        device = choose_device(self.plan.device)
+        name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+        return MadeWith(settings, name, commit())
+
+    @cached_property
+    def _config(self) -> dict[str, Any]:
+        return read_model_config(self.folder)
+
+    @cached_property
+    def _settings(self) -> dict[str, Any]:
+        """What decides the outcome of every search."""
+        output = json.dumps(self._config["scones"]["output"], sort_keys=True)
+        digest = hashlib.sha256(output.encode())
+        for path in (self.folder / "model.safetensors", self.folder / SUBWORDS):
+            try:
+                with path.open("rb") as file:
+                    digest.update(hashlib.file_digest(file, "sha256").digest())
+            except FileNotFoundError:
+                raise SconesError(f"{path} does not exist; the model is incomplete.") from None
+        return {
+            "model": digest.hexdigest()[:16],
+            "source text": _digest(self.plan.sources),
+            "precision": self.plan.precision,
+            "too_long": self.plan.too_long,
+        }
+
+    @cached_property
+    def _translator(self) -> Translator:
+        return load(self.folder, self.plan.device, self.plan.precision, engine="torch")
+
+
+def _output(found: Translation) -> dict[str, Any]:
+    return {
+        "text": found.text,
+        "log_prob": found.log_prob,
+        "empty": not found.tokens,
+        "finished": found.finished,
+    }
+
+
+def _limits(options: ExactOptions) -> dict[str, Any]:
+    return {name: value for name, value in asdict(options).items() if name in LIMITS}
+
+
+def _remaining(limits: ExactOptions, found: Mapping[int, ExactOutput]) -> ExactOptions:
+    """Take the time that earlier runs spent off the limit for all sentences together."""
+    if limits.max_seconds is None:
+        return limits
+    spent = sum(one.certificate.seconds for one in found.values() if one.certificate is not None)
+    return replace(limits, max_seconds=max(limits.max_seconds - spent, 1e-9))
+
+
+def _digest(texts: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]

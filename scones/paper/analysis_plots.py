@@ -1,0 +1,152 @@
+"""The figures of an analysis as plots: what the paper's figures 3 to 7 show, for any models.
+
+Plots are drawn from the JSON of an analysis, so that they can be drawn again. matplotlib is no part
+of an installation; without it there are no plots, and all else is the same.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scones.files import write_file
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Row = dict[str, Any]
+
+_STYLE: dict[Any, Any] = {
+    "svg.hashsalt": "scones",  # the same numbers, the same file
+    "font.size": 10,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+}
+_COLOURS = ("#0f766e", "#c2410c", "#7e22ce", "#2563eb", "#ca8a04", "#be185d", "#374151")
+
+
+def can_draw() -> bool:
+    """Say whether matplotlib is installed."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def draw(result: dict[str, Any], folder: Path) -> list[Path]:
+    """Draw the figures of `Analyzer.run` into a folder; gives the files."""
+    import matplotlib as mpl
+
+    systems: dict[str, Row] = result["systems"]
+    plots: dict[str, Callable[[dict[str, Row]], Figure]] = {
+        "bleu": lambda rows: _curves(rows, "BLEU", _bleu),
+        "length-ratio": lambda rows: _curves(rows, "length ratio", _length_ratio),
+    }
+    if result["limits"] is not None:
+        plots |= {
+            "search-errors": lambda rows: _curves(rows, "search errors, %", _errors, exact=False),
+            "exact": _draw_exact,
+            "log-probs": _draw_log_probs,
+        }
+    files = []
+    for name, plot in plots.items():
+        content = io.BytesIO()
+        with mpl.rc_context(_STYLE):
+            plot(systems).savefig(content, format="svg", metadata={"Date": None})
+        files.append(folder / f"{name}.svg")
+        write_file(files[-1], content.getvalue())
+    return files
+
+
+def _bleu(found: Row) -> float:
+    return float(found["outputs"]["bleu"])
+
+
+def _length_ratio(found: Row) -> float:
+    return float(found["outputs"]["length_ratio"])
+
+
+def _errors(found: Row) -> float:
+    share = found["errors"]["share"]
+    return float("nan") if share is None else 100 * share
+
+
+def _curves(
+    systems: dict[str, Row], label: str, value: Callable[[Row], float], exact: bool = True
+) -> Figure:
+    """Draw a curve a model against the beam size; exact search is the point at its end."""
+    figure, (axes,) = _figure()
+    sizes = [int(size) for size in next(iter(systems.values()))["beams"]]
+    end = 2.5 * sizes[-1]  # exact search is a beam that never drops anything
+    exact = exact and all(row["exact"] for row in systems.values())
+    for (name, row), colour in zip(systems.items(), _colours(systems), strict=True):
+        values = [value(row["beams"][str(size)]) for size in sizes]
+        axes.plot(sizes, values, "o-", color=colour, label=name)
+        if exact:
+            last = value(row["exact"])
+            axes.plot([sizes[-1], end], [values[-1], last], ":", color=colour)
+            axes.plot([end], [last], "D", color=colour)
+    axes.set(xscale="log", xlabel="beam size", ylabel=label)
+    axes.set_xticks([*sizes, *([end] if exact else [])])
+    axes.set_xticklabels([*(f"{size:,}" for size in sizes), *(["exact"] if exact else [])])
+    axes.minorticks_off()
+    axes.legend()
+    return figure
+
+
+def _draw_exact(systems: dict[str, Row]) -> Figure:
+    """Draw BLEU and length ratio of exact search, a bar a model."""
+    figure, (left, right) = _figure(panels=2)
+    for axes, label, value in ((left, "BLEU", _bleu), (right, "length ratio", _length_ratio)):
+        values = [value(row["exact"]) for row in systems.values()]
+        bars = axes.bar(list(systems), values, color=_colours(systems))
+        axes.bar_label(bars, fmt="%.1f" if axes is left else "%.2f")
+        axes.set_ylabel(f"{label}, exact search")
+        axes.tick_params(axis="x", rotation=20)
+        axes.grid(visible=False, axis="x")
+    return figure
+
+
+def _draw_log_probs(systems: dict[str, Row]) -> Figure:
+    """Draw the mean log-probabilities of modes and empty translations, with their deviations."""
+    figure, (axes,) = _figure()
+    kinds = (
+        ("best translation", lambda exact: exact["outputs"]["log_probs"], -0.2, "#374151"),
+        ("empty translation", lambda exact: exact["empty_log_probs"], 0.2, "#d1d5db"),
+    )
+    for label, pick, shift, colour in kinds:
+        known = [(place, pick(row["exact"])) for place, row in enumerate(systems.values())]
+        known = [(place, summary) for place, summary in known if summary is not None]
+        axes.bar(
+            [place + shift for place, _ in known],
+            [summary["mean"] for _, summary in known],
+            0.36,
+            yerr=[summary["deviation"] for _, summary in known],
+            capsize=4,
+            color=colour,
+            label=label,
+        )
+    axes.set_xticks(range(len(systems)), list(systems))
+    axes.set_ylabel("log-probability, mean and deviation")
+    axes.grid(visible=False, axis="x")
+    axes.legend()
+    return figure
+
+
+def _figure(panels: int = 1) -> tuple[Figure, list[Axes]]:
+    # Not by way of pyplot, which keeps figures, and asks for a screen.
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    return figure, list(figure.subplots(1, panels, squeeze=False)[0])
+
+
+def _colours(systems: dict[str, Row]) -> list[str]:
+    return [_COLOURS[place % len(_COLOURS)] for place in range(len(systems))]

@@ -1,0 +1,318 @@
+"""`scones analyze`: figures, files, going on after a stop, refusals."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from running import Done, contents
+
+from scones.translator import ExactTranslations, Translator, load
+
+Scones = Callable[..., Done]
+Refused = Callable[..., None]
+
+SENTENCES = 6
+PLOTS = {"bleu", "length-ratio", "search-errors", "exact", "log-probs"}
+STATES = 30
+"""So few that exact search does not finish everywhere."""
+
+
+@pytest.fixture
+def texts(tea_pairs: list[tuple[str, str]], tmp_path: Path) -> list[object]:
+    """Flags that name a small test set, its fourth source empty."""
+    sources, targets = (list(side) for side in zip(*tea_pairs[:SENTENCES], strict=True))
+    sources[3] = ""
+    for name, lines in (("test.de", sources), ("test.en", targets)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    return ["--source", tmp_path / "test.de", "-r", tmp_path / "test.en", "--device", "cpu"]
+
+
+@pytest.fixture
+def words(tiny_models: Path, texts: list[object], tmp_path: Path) -> list[object]:
+    """A whole command, with one model and two beams."""
+    small = ["--beam-size", 4, "--beam-size", 1, "--max-states", STATES]
+    return ["analyze", tiny_models / "scones", *texts, *small, "-o", tmp_path / "out"]
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_two_models_side_by_side(
+    tiny_models: Path, texts: list[object], tmp_path: Path, scones: Scones
+) -> None:
+    models = [f"base={tiny_models / 'softmax'}", tiny_models / "scones"]
+    limits = ["--max-states", STATES, "--max-memory", 0.5, "--beam-size", 1, "--beam-size", 3]
+    done = scones("analyze", *models, *texts, *limits, "-o", tmp_path / "new" / "out")
+    assert done.code == 0, done.err
+    folder = tmp_path / "new" / "out"
+    assert done.out.rstrip("\n") == (folder / "analysis.md").read_text().rstrip("\n")
+    assert "Limits of exact search: 30 states a sentence, 500,000,000 bytes" in done.out
+    assert re.search(r"^\| model \| beam 1 \| beam 3 \| exact \|$", done.out, re.M)
+    assert {"base: beam 3: 6 of 6 sentences", "scones: exact search: 6 of 6 sentences"} <= {
+        *done.err.splitlines()
+    }
+    figures = json.loads((folder / "analysis.json").read_text())
+    assert [*figures["systems"]] == ["base", "scones"]
+    assert figures["limits"]["max_states"] == STATES
+    assert {"command", "commit", "device", "torch", "source_digest"} <= figures.keys()
+    for name, system in figures["systems"].items():
+        assert [*system["beams"]] == ["1", "3"]
+        exact = system["exact"]
+        assert exact["outputs"]["searched"] == SENTENCES - 1
+        assert exact["proved"] + sum(exact["stopped_by"].values()) == SENTENCES - 1
+        assert exact["states"]["largest"] <= STATES
+        assert system["beams"]["1"]["errors"]["compared"] == exact["proved"]
+        assert len(read_lines(folder / f"{name}.exact.jsonl")) == 1 + SENTENCES
+    for plot in PLOTS:
+        root = ElementTree.parse(folder / f"{plot}.svg").getroot()
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+
+
+def test_figures_are_those_of_the_translator(
+    tiny_model: Path, words: list[object], tmp_path: Path, scones: Scones
+) -> None:
+    done = scones(*words, "--json")
+    assert done.code == 0, done.err
+    figures = json.loads(done.out)
+    assert figures == json.loads((tmp_path / "out" / "analysis.json").read_text())
+    sources = (tmp_path / "test.de").read_text().splitlines()
+    translator = load(tiny_model, "cpu")
+    best = [found[0] for found in translator.translate(sources, "beam", beam_size=4)]
+    kept = json.loads((tmp_path / "out" / "scones.beam4.json").read_text())["outputs"]
+    assert [output["text"] for output in kept] == [found.text for found in best]
+    scores = [found.log_prob for found in best if found.log_prob is not None and found.finished]
+    mean = figures["systems"]["scones"]["beams"]["4"]["outputs"]["log_probs"]["mean"]
+    assert mean == pytest.approx(sum(scores) / len(scores))
+    for line in read_lines(tmp_path / "out" / "scones.exact.jsonl")[1:]:
+        if line["sentence"] == 3:
+            assert (line["certificate"], line["text"]) == (None, "")
+        else:
+            assert line["log_prob"] <= line["certificate"]["upper_bound"]
+
+
+def test_without_exact_search(words: list[object], tmp_path: Path, scones: Scones) -> None:
+    done = scones(*words, "--no-exact")
+    assert done.code == 0, done.err
+    assert "xact search" not in done.out.partition("- BLEU")[0].partition("\n")[2]
+    left = {path.name for path in (tmp_path / "out").iterdir()}
+    beams = {"scones.beam1.json", "scones.beam4.json"}
+    assert left == beams | {"analysis.json", "analysis.md", "bleu.svg", "length-ratio.svg"}
+
+
+def test_only_the_first_sentences(words: list[object], scones: Scones) -> None:
+    done = scones(*words, "--sentences", 2, "--json")
+    assert json.loads(done.out)["sentences"] == 2
+
+
+def test_nothing_is_searched_twice(
+    words: list[object], tmp_path: Path, scones: Scones, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = scones(*words)
+    before = contents(tmp_path)
+    monkeypatch.setattr(Translator, "exact", None)
+    monkeypatch.setattr(Translator, "translate", None)
+    again = scones(*words)
+    assert (again.code, again.out) == (0, first.out)
+    assert contents(tmp_path) == before  # plots too: the same numbers, the same file
+
+
+def test_another_beam_is_added(
+    words: list[object], tmp_path: Path, scones: Scones, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scones(*words)
+    monkeypatch.setattr(Translator, "exact", None)
+    done = scones(*words, "--beam-size", 2, "--json")
+    assert [*json.loads(done.out)["systems"]["scones"]["beams"]] == ["1", "2", "4"]
+
+
+def interrupted_after(count: int) -> Callable[..., Iterator[tuple[int, ExactTranslations]]]:
+    """Give an exact search that is interrupted when it has given so many sentences."""
+    whole = Translator.exact
+
+    def exact(*arguments: Any) -> Iterator[tuple[int, ExactTranslations]]:
+        for number, result in enumerate(whole(*arguments)):
+            if number == count:
+                raise KeyboardInterrupt
+            yield result
+
+    return exact
+
+
+def comparable(path: Path) -> list[tuple[int, str | None, float | None]]:
+    """Give the sentences in their order, with what was proved about them."""
+    found = []
+    for line in sorted(read_lines(path)[1:], key=lambda line: line["sentence"]):
+        proved = line["certificate"] is not None and line["certificate"]["proved"]
+        score = round(line["log_prob"], 3) if proved else None
+        found.append((line["sentence"], line["text"] if proved else None, score))
+    return found
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"sentence": 5, "text": "half a li', b'{"sentence": 5}'])
+def test_an_interrupted_search_goes_on(
+    words: list[object],
+    tmp_path: Path,
+    scones: Scones,
+    monkeypatch: pytest.MonkeyPatch,
+    torn: bytes,
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(Translator, "exact", interrupted_after(3))
+        assert scones(*words).code == 130
+    file = tmp_path / "out" / "scones.exact.jsonl"
+    kept = file.read_bytes()
+    assert kept.count(b"\n") == 1 + 3
+    assert not (tmp_path / "out" / "analysis.json").exists()
+    file.write_bytes(kept + torn)
+    done = scones(*words)
+    assert done.code == 0, done.err
+    assert "scones: exact search: 3 of 6 sentences" in done.err
+    assert file.read_bytes().startswith(kept)
+    assert scones(*words, "-o", tmp_path / "whole").code == 0
+    assert comparable(file) == comparable(tmp_path / "whole" / "scones.exact.jsonl")
+
+
+def test_time_that_was_spent_counts(
+    words: list[object], tmp_path: Path, scones: Scones, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = []
+    whole = Translator.exact
+
+    def listening(self: Translator, sentences: Any, options: Any, *rest: Any) -> Any:
+        limits.append(options.max_seconds)
+        return whole(self, sentences, options, *rest)
+
+    words = [*words, "--max-seconds", 100]
+    with monkeypatch.context() as patched:
+        patched.setattr(Translator, "exact", interrupted_after(4))
+        scones(*words)
+    file = tmp_path / "out" / "scones.exact.jsonl"
+    changed = re.sub(r'"seconds": [\d.e-]+', '"seconds": 30.0', file.read_text())
+    file.write_text(changed)
+    monkeypatch.setattr(Translator, "exact", listening)
+    assert scones(*words).code == 0
+    assert limits == [pytest.approx(100 - 30 * changed.count('"seconds": 30.0'))]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (["--max-states", "31"], r"exact\.jsonl was made with max_states 30, not 31; give"),
+        (["--sentence-seconds", "9"], "made with sentence_seconds unlimited, not 9.0"),
+        (["--sentences", "5"], r"beam4\.json was made with source text \w+, not \w+;"),
+        (["--precision", "bf16"], "made with precision float32, not bf16"),
+    ],
+)
+def test_searches_of_another_kind_are_not_mixed(
+    words: list[object], scones: Scones, refused: Refused, change: list[str], said: str
+) -> None:
+    scones(*words)
+    refused(*words, *change, said=said)
+
+
+def test_searches_of_another_model_are_not_mixed(
+    words: list[object], tiny_models: Path, scones: Scones, refused: Refused
+) -> None:
+    scones(*words)
+    other = [words[0], f"scones={tiny_models / 'softmax'}", *words[2:]]
+    refused(*other, said=r"scones\.beam4\.json was made with model \w+, not \w+;")
+
+
+def test_a_search_goes_on_where_it_began_alone(
+    words: list[object], tmp_path: Path, scones: Scones, refused: Refused
+) -> None:
+    scones(*words)
+    file = tmp_path / "out" / "scones.exact.jsonl"
+    elsewhere = file.read_text().replace('"device": "cpu"', '"device": "a GPU"')
+    file.write_text(elsewhere)
+    done = scones(*words, "--json")  # it is complete, so that nobody mixes seconds
+    assert json.loads(done.out)["systems"]["scones"]["devices"] == ["a GPU", "cpu"]
+    file.write_text("".join(elsewhere.splitlines(keepends=True)[:-1]))
+    refused(*words, said="made with device a GPU, not cpu")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("scones.beam4.json", "{}", r"beam4\.json is damaged \('outputs'\)"),
+        ("scones.beam4.json", "{", r"beam4\.json is damaged: it is not valid JSON"),
+        ("scones.exact.jsonl", "{}\n", r"exact\.jsonl is damaged \('made_with'\)"),
+        ("scones.exact.jsonl", "{\n{}\n", r"exact\.jsonl, line 1, is damaged"),
+    ],
+)
+def test_a_damaged_file(
+    words: list[object], tmp_path: Path, refused: Refused, file: str, content: str, said: str
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / file).write_text(content)
+    refused(*words, said=said)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (["--beam-size", "0"], "beam_size must be at least 1, not 0"),
+        (["--max-states", "0"], "max_states must be above 0, not 0"),
+        (["--max-seconds", "-1"], r"max_seconds must be above 0, not -1\.0"),
+        (["--max-memory", "0"], "max_memory must be above 0, not 0"),
+        (["--sentences", "0"], "--sentences must be at least 1, not 0"),
+        (["--precision", "half"], "The precision 'half' is not known"),
+        (["--too-long", "weep"], "too_long='weep' is not known"),
+        (["--device", "abacus"], "The device 'abacus' is not"),
+        (["-r", "{folder}/short.en"], r"test\.de has 6 lines but .*short\.en has 1"),
+        (["--source", "{folder}/nowhere"], "nowhere does not exist"),
+        (["-o", "{folder}/test.de"], r"test\.de is a file; give a folder"),
+        (["other=nowhere"], "The model folder nowhere does not exist"),
+        (["{folder}/scones"], "Two models are called 'scones'"),
+        (["a/b={model}"], r"'a/b' cannot be the beginning of a file's name; .* first="),
+        (["={model}"], "'' cannot be the beginning of a file's name"),
+    ],
+)
+def test_mistakes(
+    words: list[object],
+    tmp_path: Path,
+    tiny_model: Path,
+    scones: Scones,
+    change: list[str],
+    said: str,
+) -> None:
+    (tmp_path / "short.en").write_text("tea\n")
+    before = contents(tmp_path)
+    done = scones(*words, *(word.format(folder=tmp_path, model=tiny_model) for word in change))
+    assert (done.code, done.out) == (2, "")
+    *progress, sentence = done.err.splitlines()
+    assert all(re.fullmatch(r"scones: beam \d: 0 of 6 sentences", line) for line in progress)
+    assert re.match(r"scones: \S.*\.$", sentence)
+    assert re.search(said, sentence)
+    assert contents(tmp_path) == before
+
+
+def test_a_model_without_weights(
+    words: list[object], tiny_model: Path, tmp_path: Path, refused: Refused
+) -> None:
+    shutil.copytree(tiny_model, tmp_path / "scones")
+    (tmp_path / "scones" / "model.safetensors").unlink()
+    words[1] = tmp_path / "scones"
+    refused(*words, said=r"model\.safetensors does not exist; the model is incomplete")
+
+
+def test_without_matplotlib_all_but_plots_is_there(
+    words: list[object], tmp_path: Path, scones: Scones, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hidden = {name for name in sys.modules if name.partition(".")[0] == "matplotlib"}
+    for name in hidden | {"matplotlib"}:
+        monkeypatch.setitem(sys.modules, name, None)
+    done = scones(*words)
+    assert done.code == 0, done.err
+    assert done.err.endswith("No plots: install scones[plots], then give this command again.\n")
+    assert {"analysis.json", "analysis.md"} <= {p.name for p in (tmp_path / "out").iterdir()}
+    assert not list((tmp_path / "out").glob("*.svg"))
