@@ -10,7 +10,7 @@ positions, D model size, H heads, K size of a head.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 import torch
@@ -46,8 +46,9 @@ class PooledTransformer:
         self._layers = list(self._model.decoder_layers())
         self._number = 2 * config.size * len(self._layers) * self.precision.itemsize
         self._pools_P2D: list[Tensor] = []
-        self._memories: list[tuple[Tensor, Tensor]] = []
-        self._seen_B11S: Tensor | None = None
+        self._memories_S2D: list[Tensor] = []
+        self._spans: list[slice] = []
+        """Where each source lies in them."""
 
     @property
     def bytes_a_row(self) -> int:
@@ -55,32 +56,25 @@ class PooledTransformer:
         return self._number
 
     def bytes_a_source(self, length: int) -> int:
-        """Give the memory that a source takes, padding included, about."""
+        """Give the memory that a source takes."""
         return self._number * length
 
     @torch.inference_mode()
     def open(self, sources: Sequence[Sequence[int]], rows: int) -> None:
         """Encode sentences and make room for so many prefixes."""
-        size, heads = self._model.config.size, self._heads
+        width = 2 * self._model.config.size
         new = self._model.output_bias.new_empty
-        self._pools_P2D = [new(rows, 2 * size) for _ in self._layers]
-        longest = max(map(len, sources)) + 1
-        shape = (len(sources), heads, longest, size // heads)
-        self._memories = [(new(shape).zero_(), new(shape).zero_()) for _ in self._layers]
-        seen_BS = torch.zeros(len(sources), longest, dtype=torch.bool, device=self.device)
+        self._pools_P2D = [new(rows, width) for _ in self._layers]
         lengths = [len(source) + 1 for source in sources]
+        starts = [0, *accumulate(lengths)]
+        self._spans = [slice(*span) for span in pairwise(starts)]
+        self._memories_S2D = [new(starts[-1], width) for _ in self._layers]
         for batch in batches_by_length(lengths, _ENCODED_TOGETHER):
             source_BS = padded([sources[index] for index in batch], self.device)
-            width = source_BS.size(1)
             memory_BSD = self._model.encode(source_BS, source_mask(source_BS))
-            for layer, places in zip(self._layers, self._memories, strict=True):
-                for place, values in zip(
-                    places, layer.cross.keys_and_values(memory_BSD), strict=True
-                ):
-                    place[batch, :, :width] = values
-            real = torch.tensor([lengths[index] for index in batch], device=self.device)
-            seen_BS[batch] = torch.arange(longest, device=self.device) < real.unsqueeze(1)
-        self._seen_B11S = seen_BS[:, None, None, :]
+            for layer, place in zip(self._layers, self._memories_S2D, strict=True):
+                for index, projected_S2D in zip(batch, layer.cross.inputs(memory_BSD), strict=True):
+                    place[self._spans[index]] = projected_S2D[: lengths[index]]
 
     def expand(
         self, tokens_R: Tensor, paths_RT: Tensor, depths_R: Tensor, sentences_R: Tensor
@@ -96,7 +90,9 @@ class PooledTransformer:
         order_R = sentences_R.argsort(stable=True)
         groups = sentences_R[order_R].unique_consecutive(return_counts=True)
         sources, counts = (numbers.tolist() for numbers in groups)
-        for layer, pool, memory in zip(self._layers, self._pools_P2D, self._memories, strict=True):
+        for layer, pool, memory in zip(
+            self._layers, self._pools_P2D, self._memories_S2D, strict=True
+        ):
             projected_R3D = layer.attention.inputs(layer.attention_norm(x_RD))
             queries_RD, new_R2D = projected_R3D.split((x_RD.size(1), 2 * x_RD.size(1)), dim=1)
             pool[rows_R] = new_R2D
@@ -111,35 +107,30 @@ class PooledTransformer:
         self,
         layer: DecoderLayer,
         x_RD: Tensor,
-        memory: tuple[Tensor, Tensor],
+        memory_S2D: Tensor,
         order_R: Tensor,
         sources: list[int],
         counts: list[int],
     ) -> Tensor:
         cross: Attention = layer.cross
         assert cross.query is not None
-        assert self._seen_B11S is not None
         queries_RD = cross.query(layer.cross_norm(x_RD))[order_R]
         mixed = torch.empty_like(queries_RD)
-        parts = zip(sources, queries_RD.split(counts), strict=True)
         mixed[order_R] = torch.cat(
             [
-                self._attend_together(
-                    queries, memory[0][source], memory[1][source], self._seen_B11S[source]
-                )
-                for source, queries in parts
+                self._attend_together(queries, memory_S2D[self._spans[source]])
+                for source, queries in zip(sources, queries_RD.split(counts), strict=True)
             ]
         )
         output: Tensor = cross.output(mixed)
         return output
 
-    def _attend_together(
-        self, queries_rD: Tensor, keys_HSK: Tensor, values_HSK: Tensor, seen_11S: Tensor
-    ) -> Tensor:
+    def _attend_together(self, queries_rD: Tensor, memory_s2D: Tensor) -> Tensor:
         """Let prefixes of one sentence attend to its source."""
         queries_HrK = queries_rD.unflatten(1, (self._heads, -1)).transpose(0, 1)
+        keys_HsK, values_HsK = memory_s2D.unflatten(1, (2, self._heads, -1)).permute(1, 2, 0, 3)
         mixed_HrK = functional.scaled_dot_product_attention(
-            queries_HrK.unsqueeze(0), keys_HSK[None], values_HSK[None], attn_mask=seen_11S[None]
+            queries_HrK[None], keys_HsK[None], values_HsK[None]
         )[0]
         return mixed_HrK.transpose(0, 1).flatten(1)
 
