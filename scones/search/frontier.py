@@ -45,6 +45,8 @@ class Prefixes:
         return len(self.scores)
 
     def __getitem__(self, which: Tensor | slice) -> Prefixes:
+        if isinstance(which, Tensor) and which.dtype == torch.bool:
+            which = which.nonzero().squeeze(1)  # once, and not again for every column
         return Prefixes(*(column[which] for column in self.columns))
 
     @property

@@ -1,0 +1,51 @@
+"""Exact search on a GPU finds what it finds on a CPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import scones
+from scones.search.exact import ExactOptions
+from scones.translator import ExactTranslations
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+
+@pytest.mark.parametrize("layer", ["scones", "softmax"])
+@pytest.mark.parametrize("width", [1, 64, 2048])
+def test_the_same_results_as_on_a_cpu(
+    tiny_models: Path, tea_pairs: list[tuple[str, str]], layer: str, width: int
+) -> None:
+    sentences = [source for source, _ in tea_pairs[:8]]
+    options = ExactOptions(n_best=2, max_states=400, width=width)
+
+    def results(device: str) -> list[ExactTranslations]:
+        found = dict(scones.load(tiny_models / layer, device=device).exact(sentences, options))
+        return [found[index] for index in range(len(sentences))]
+
+    for ours, theirs in zip(results("cuda"), results("cpu"), strict=True):
+        assert ours.certificate is not None
+        assert theirs.certificate is not None
+        assert ours.certificate.empty_log_prob == pytest.approx(
+            theirs.certificate.empty_log_prob, abs=1e-3
+        )
+        if ours.certificate.proved and theirs.certificate.proved:
+            assert ours.translations[0].log_prob == pytest.approx(
+                theirs.translations[0].log_prob, abs=1e-3
+            )
+        assert ours.certificate.states <= 400
+
+
+def test_beams_of_a_thousand(tiny_models: Path, tea_pairs: list[tuple[str, str]]) -> None:
+    sentences = [source for source, _ in tea_pairs[:4]]
+    translator = scones.load(tiny_models / "scones", device="cuda")
+    wide = translator.translate(sentences, search="beam", beam_size=1000)
+    narrow = translator.translate(sentences, search="beam", beam_size=4)
+    for (one, *_), (other, *_) in zip(wide, narrow, strict=True):
+        assert not other.finished or (one.log_prob or 0.0) >= (other.log_prob or 0.0) - 1e-3
