@@ -42,6 +42,7 @@ bench: $(VENV)/.installed-dev
 	test ! -d $(BENCH_STORE) || $(BIN)/python benchmarks/quality.py $(BENCH_STORE)
 	test ! -d $(BENCH_MODEL) || $(BIN)/python benchmarks/decoding.py --scones $(BENCH_MODEL)
 	test ! -d $(BENCH_MODEL) || $(BIN)/python benchmarks/engines.py --scones $(BENCH_MODEL)
+	$(BIN)/python benchmarks/exact.py --toy
 	$(BIN)/python benchmarks/language_identification.py
 	$(BIN)/python benchmarks/prepare.py
 

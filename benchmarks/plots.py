@@ -48,7 +48,12 @@ def main() -> None:
         "axes.spines.right": False,
         "legend.frameon": False,
     }
-    draw = {"output_layer": draw_output_layer, "training": draw_training, "decoding": draw_decoding}
+    draw = {
+        "output_layer": draw_output_layer,
+        "training": draw_training,
+        "decoding": draw_decoding,
+        "exact": draw_exact,
+    }
     for kind, how in draw.items():
         results = read_results(kind, options.results)
         if results and (figure := how(results)) is not None:
@@ -121,6 +126,33 @@ def draw_decoding(results: list[Result]) -> Figure | None:
         _draw_growth(axes, group)
         _label(axes, asked[by], "target tokens a second")
         axes.legend()
+    return figure
+
+
+def draw_exact(results: list[Result]) -> Figure | None:
+    """Draw speed, and memory where it is known, against prefixes expanded together."""
+    found = [
+        {"device": result.get("device") or result["processor"], **row}
+        for result in results
+        for row in result["growth"]
+    ]
+    if not found:
+        return None
+    panels = ["states_per_second"]
+    panels += ["megabytes"] if any("megabytes" in row for row in found) else []
+    figure, axes = pyplot.subplots(
+        1, len(panels), figsize=(5 * len(panels), 4), layout="constrained", squeeze=False
+    )
+    for place, key in zip(axes[0], panels, strict=True):
+        for name in dict.fromkeys((row["device"], row["model"]) for row in found):
+            rows = [row for row in found if (row["device"], row["model"]) == name and key in row]
+            if rows:
+                widths = [row["width"] for row in rows]
+                place.plot(widths, [row[key] for row in rows], "o-", label=", ".join(name))
+        place.set(xscale="log", yscale="log")
+        labels = {"states_per_second": "states a second", "megabytes": "MB in use"}
+        _label(place, "prefixes expanded together", labels[key])
+        place.legend()
     return figure
 
 

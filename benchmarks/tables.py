@@ -241,6 +241,31 @@ def cpu_head_table(results: list[Result]) -> list[str]:
     return markdown(("seconds · MB", "plain", "fused", "plain / fused"), rows)
 
 
+def exact_table(results: list[Result]) -> list[str]:
+    """Compare exact search with one prefix at a time."""
+    rows = []
+    for result in results:
+        device = result.get("device") or result["processor"]
+        for entry in result["results"]:
+            speeds = entry["states_per_second"].values()
+            proved = entry["proved"].values()
+            apart = entry["largest_difference"]
+            rows.append(
+                [
+                    f"{entry['model']}, {device}",
+                    *map(number, speeds),
+                    f"{entry['ratio']:.1f}",
+                    " / ".join(map(str, proved)),
+                    "–" if apart is None else f"{apart:.1e}",
+                ]
+            )
+    head = (
+        "states/s", "expanded together", "one at a time", "ratio", "proved, of each",
+        "scores differ by",
+    )  # fmt: skip
+    return markdown(head, rows)
+
+
 def quality_table(results: list[Result]) -> list[str]:
     """Compare the development losses of training with and without what makes it fast."""
     keys = ("fast", "plain", "apart", "spread")
@@ -281,6 +306,7 @@ TABLES: dict[str, tuple[str, Callable[[list[Result]], list[str]]]] = {
     "beam": ("decoding", growth_table("beam")),
     "length": ("decoding", growth_table("length")),
     "engines": ("engines", engines_table),
+    "exact": ("exact", exact_table),
     "cpu_head": ("cpu_head", cpu_head_table),
 }
 

@@ -42,6 +42,7 @@ def results(run: Run, tiny_store: Path, tmp_path_factory: pytest.TempPathFactory
         "training": [tiny_store, "--no-compile", "--batch-tokens", "100"],
         "decoding": ["--precision", "float32", "--batch-tokens", "256"],
         "shortlist": [],
+        "exact": ["--max-states", "40", "--peer-states", "10", "--width", "4", "16"],
         "quality": [
             *(tiny_store, "--device", "cpu", "--preset", "tiny", "--seeds", "1"),
             *("--steps", "4", "--max-tokens", "512"),
@@ -57,7 +58,9 @@ def read(results: Path) -> Callable[[str], dict[str, Any]]:
     return lambda name: json.loads((results / f"{name}.json").read_text())
 
 
-@pytest.mark.parametrize("name", ["output_layer", "training", "decoding", "shortlist", "quality"])
+@pytest.mark.parametrize(
+    "name", ["output_layer", "training", "decoding", "shortlist", "exact", "quality"]
+)
 def test_the_file_says_what_was_measured_where(name: str, read) -> None:
     facts = read(name)
     assert facts["command"].startswith(f"python benchmarks/{name}.py ")
@@ -107,6 +110,16 @@ def test_not_enough_memory_is_a_row_and_no_crash(run: Run) -> None:
     rows = module.measure(case, contenders, repeats=1)
     assert rows["SCONES, plain"] == {"note": "out of memory"}
     assert rows["SCONES, ours"]["milliseconds"] > 0
+
+
+def test_exact_search_agrees_with_one_prefix_at_a_time(read) -> None:
+    (entry,) = read("exact")["results"]
+    assert entry["proved_by_both"] <= min(entry["proved"].values())
+    assert (entry["largest_difference"] or 0.0) < 1e-3
+    speeds = entry["states_per_second"]
+    ratio = speeds["expanded together"] / speeds["one at a time"]
+    assert entry["ratio"] == pytest.approx(ratio)
+    assert [row["width"] for row in read("exact")["growth"]] == [4, 16]
 
 
 def test_training_compares_ours_with_the_peer(read) -> None:
