@@ -22,8 +22,9 @@ from scones.hardware import choose_device
 from scones.model.folder import ModelFolder
 from scones.outputs import output_layer
 from scones.processes import Processes
+from scones.search.certificate import Certificate, ExactOptions
 from scones.search.corpus import SearchOptions, batches_by_length, length_limit, padded
-from scones.search.exact import Certificate, ExactOptions, Expander, exact_search
+from scones.search.exact import Expander, exact_search
 from scones.search.expanding import expander_for
 from scones.search.lattice import Lattice
 from scones.search.scoring import score_batch

@@ -84,7 +84,7 @@ def analyze(
     from scones.paper.analysis import Analyzer
     from scones.paper.analysis_plots import can_draw, draw
     from scones.paper.analysis_tables import markdown
-    from scones.search.exact import ExactOptions
+    from scones.search.certificate import ExactOptions
     from scones.text.reading import read_aligned
 
     if sentences is not None and sentences < 1:

@@ -92,7 +92,8 @@ def translate(
         torchrun --nproc-per-node 4 -m scones translate runs/de-en < input.de
     """
     from scones.processes import connected
-    from scones.search.exact import ExactOptions, in_order
+    from scones.search.certificate import ExactOptions
+    from scones.search.exact import in_order
     from scones.translator import load
 
     if chunk < 1:

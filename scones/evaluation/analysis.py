@@ -16,7 +16,7 @@ from typing import Any
 
 from scones.errors import SconesError
 from scones.evaluation.metrics import ReferenceSets, bleu
-from scones.search.exact import Certificate
+from scones.search.certificate import Certificate
 
 
 @dataclass(frozen=True)

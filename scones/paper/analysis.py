@@ -24,8 +24,8 @@ from scones.hardware import choose_device
 from scones.model.folder import SUBWORDS, read_model_config
 from scones.paper.comparison import facts
 from scones.paper.searched import BeamFile, ExactFile, MadeWith
+from scones.search.certificate import ExactOptions
 from scones.search.corpus import SearchOptions
-from scones.search.exact import ExactOptions
 from scones.translator import TooLong, Translation, Translator, load
 from scones.version import commit
 

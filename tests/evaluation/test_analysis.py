@@ -19,7 +19,7 @@ from scones.evaluation.analysis import (
     search_errors,
 )
 from scones.evaluation.metrics import bleu
-from scones.search.exact import Certificate
+from scones.search.certificate import Certificate
 
 REFERENCES = [["the cat sits on the mat", "a dog barks at night", "we like warm tea", ""]]
 

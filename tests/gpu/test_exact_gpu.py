@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import scones
-from scones.search.exact import ExactOptions
+from scones.search.certificate import ExactOptions
 from scones.translator import ExactTranslations
 
 pytestmark = [
