@@ -101,7 +101,7 @@ def run(
 
 
 @settings(max_examples=150, deadline=None)
-@given(layers, toys, st.integers(1, 5), st.integers(1, 5), st.integers(1, 64))
+@given(layers, toys, st.integers(1, 6), st.integers(1, 5), st.integers(1, 64))
 def test_the_n_best_of_brute_force(
     output: OutputLayer, model: ToyModel, limit: int, n_best: int, width: int
 ) -> None:
@@ -112,7 +112,7 @@ def test_the_n_best_of_brute_force(
 
 
 @settings(max_examples=60, deadline=None)
-@given(layers, toys, st.integers(1, 5), st.integers(1, 50))
+@given(layers, toys, st.integers(1, 6), st.integers(1, 50))
 def test_the_mode_and_its_proof(
     output: OutputLayer, model: ToyModel, limit: int, width: int
 ) -> None:
@@ -139,7 +139,7 @@ def test_the_mode_and_its_proof(
 
 
 @settings(max_examples=80, deadline=None)
-@given(layers, toys, st.integers(1, 5), st.floats(0.001, 1.0), st.integers(1, 40))
+@given(layers, toys, st.integers(1, 6), st.floats(0.001, 1.0), st.integers(1, 40))
 def test_all_above_a_threshold(
     output: OutputLayer, model: ToyModel, limit: int, threshold: float, width: int
 ) -> None:

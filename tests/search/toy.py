@@ -1,6 +1,5 @@
 """A model that is a table: the logits of the next token after every prefix, and brute force."""
 
-import itertools
 import math
 
 import torch
@@ -62,15 +61,20 @@ def brute_force(
     model: ToyModel, output: OutputLayer, source: int, limit: int, penalty: float = 0.0
 ) -> list[tuple[tuple[int, ...], float]]:
     """All translations of at most `limit` tokens (end included), the best first."""
-    alphabet = [token for token in range(model.vocabulary) if token != END]
     found = []
-    for length in range(limit):
-        for tokens in itertools.product(alphabet, repeat=length):
-            total = 0.0
-            for position, token in enumerate((*tokens, END)):
-                scores = output.log_scores(model.logits(source, tokens[:position]).unsqueeze(0))
-                total += float(scores[0, token])
-            found.append((tokens, total))
+    level: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
+    for _ in range(limit):
+        longer = []
+        for prefix, total in level:
+            logits = model.logits(source, prefix).unsqueeze(0)
+            scores = output.log_scores(logits)[0].tolist()
+            found.append((prefix, total + scores[END]))
+            longer += [
+                ((*prefix, token), total + scores[token])
+                for token in range(model.vocabulary)
+                if token != END
+            ]
+        level = longer
     return sorted(found, key=lambda item: -item[1] / (len(item[0]) + 1) ** penalty)
 
 
