@@ -17,6 +17,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from tables import RESULTS, Result, entries, read_results, same_tokens
 
+from scones.paper.analysis_plots import STYLE
+
 PRODUCTS = "three products"
 COLOURS = {
     "SCONES, ours": "#c2410c",
@@ -39,15 +41,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the JSON files")
     options = parser.parse_args()
     mpl.use("Agg")
-    mpl.rcParams |= {
-        "svg.hashsalt": "scones",  # the same numbers, the same file
-        "font.size": 10,
-        "axes.grid": True,
-        "grid.alpha": 0.3,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "legend.frameon": False,
-    }
+    mpl.rcParams |= STYLE
     draw = {
         "output_layer": draw_output_layer,
         "training": draw_training,

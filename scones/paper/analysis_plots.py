@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
-_STYLE: dict[Any, Any] = {
+STYLE: dict[Any, Any] = {
     "svg.hashsalt": "scones",  # the same numbers, the same file
     "font.size": 10,
     "axes.grid": True,
@@ -28,6 +28,7 @@ _STYLE: dict[Any, Any] = {
     "axes.spines.right": False,
     "legend.frameon": False,
 }
+"""How all plots of the project look."""
 _COLOURS = ("#0f766e", "#c2410c", "#7e22ce", "#2563eb", "#ca8a04", "#be185d", "#374151")
 
 
@@ -58,7 +59,7 @@ def draw(result: dict[str, Any], folder: Path) -> list[Path]:
     files = []
     for name, plot in plots.items():
         content = io.BytesIO()
-        with mpl.rc_context(_STYLE):
+        with mpl.rc_context(STYLE):
             plot(systems).savefig(content, format="svg", metadata={"Date": None})
         files.append(folder / f"{name}.svg")
         write_file(files[-1], content.getvalue())
