@@ -250,9 +250,6 @@ def test_exact_search_is_never_worse_than_beam_search(
         if beams[index][0].finished:
             assert certificate.beam_log_prob == pytest.approx(beams[index][0].log_prob, abs=1e-4)
             assert best >= certificate.beam_log_prob - 1e-4
-        scored = translator.score([(sentences[index], result.translations[0].text)])
-        if len(result.translations[0].tokens):
-            assert math.isfinite(scored[0])
 
 
 def test_the_empty_translation_is_scored_too(translator: Translator, sentences: list[str]) -> None:
@@ -282,7 +279,7 @@ def test_an_empty_sentence_and_exact_search(translator: Translator) -> None:
 
 def test_translate_takes_exact_and_all(translator: Translator, sentences: list[str]) -> None:
     found = translator.translate(sentences[:3], "exact", n_best=2, max_states=100)
-    assert [len(one) for one in found] == [2, 2, 2] or all(len(one) <= 2 for one in found)
+    assert all(1 <= len(one) <= 2 for one in found)
     assert all(one[0].log_prob == max(t.log_prob or -1e9 for t in one) for one in found)
     several = translator.translate(sentences[:2], "all", threshold=1.0, max_states=50)
     assert len(several) == 2

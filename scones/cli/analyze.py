@@ -10,7 +10,17 @@ from typing import Annotated
 import typer
 
 from scones.cli.compare import named_models
-from scones.cli.flags import DeviceFlag, DosFlag, JsonFlag, choice, print_json
+from scones.cli.flags import (
+    DeviceFlag,
+    DosFlag,
+    JsonFlag,
+    ModelsArgument,
+    PrecisionFlag,
+    ReferencesFlag,
+    SourceFlag,
+    choice,
+    print_json,
+)
 from scones.errors import SconesError
 
 _BEAM_SIZES = [1, 2, 4, 8, 16, 32, 64]
@@ -19,15 +29,9 @@ _LINES = 10
 
 
 def analyze(
-    models: Annotated[
-        list[str],
-        typer.Argument(metavar="MODEL", help="Model folders as FOLDER or NAME=FOLDER."),
-    ],
-    source: Annotated[Path, typer.Option("--source", help="The test set's source text.")],
-    reference: Annotated[
-        list[Path],
-        typer.Option("--reference", "-r", metavar="FILE", help="References; may be repeated."),
-    ],
+    models: ModelsArgument,
+    source: SourceFlag,
+    reference: ReferencesFlag,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where all results go.")
     ],
@@ -62,9 +66,7 @@ def analyze(
         ),
     ] = "error",
     device: DeviceFlag = "auto",
-    precision: Annotated[
-        str, choice(values=("float32", "bf16"), help="Of matrix products; bf16 is less exact.")
-    ] = "float32",
+    precision: PrecisionFlag = "float32",
     dos: DosFlag = False,
     as_json: JsonFlag = False,
 ) -> None:

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scones.cli.flags import DeviceFlag, DosFlag, JsonFlag, print_json
+from scones.cli.flags import (
+    DeviceFlag,
+    DosFlag,
+    JsonFlag,
+    ModelsArgument,
+    ReferencesFlag,
+    SourceFlag,
+    print_json,
+)
 from scones.errors import SconesError
 
 if TYPE_CHECKING:
@@ -17,15 +25,9 @@ if TYPE_CHECKING:
 
 
 def compare(
-    models: Annotated[
-        list[str],
-        typer.Argument(metavar="MODEL", help="Model folders as FOLDER or NAME=FOLDER."),
-    ],
-    source: Annotated[Path, typer.Option("--source", help="The test set's source text.")],
-    reference: Annotated[
-        list[Path],
-        typer.Option("--reference", "-r", metavar="FILE", help="References; may be repeated."),
-    ],
+    models: ModelsArgument,
+    source: SourceFlag,
+    reference: ReferencesFlag,
     judged: Annotated[
         Path | None, typer.Option(help="JSON with all valid translations (test.json of creamtea).")
     ] = None,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from scones.cli.flags import DosFlag, JsonFlag, choice, print_json
+from scones.cli.flags import DosFlag, JsonFlag, ReferencesFlag, choice, print_json
 from scones.errors import SconesError
 from scones.evaluation.metrics import METRIC_NAMES, SACREBLEU_METRICS, TOKENIZERS
 
@@ -25,10 +25,7 @@ def evaluate(
             "With two or more, each is tested against the first.",
         ),
     ],
-    reference: Annotated[
-        list[Path],
-        typer.Option("--reference", "-r", metavar="FILE", help="References; may be repeated."),
-    ],
+    reference: ReferencesFlag,
     metric: Annotated[
         list[str],
         choice("--metric", "-m", values=METRIC_NAMES, help="What to compute; may be repeated."),

@@ -39,6 +39,17 @@ DosFlag = Annotated[
 DeviceFlag = Annotated[
     str, choice(values=("auto", "cpu", "cuda"), help="Where to compute; cuda:N for a certain GPU.")
 ]
+PrecisionFlag = Annotated[
+    str, choice(values=("float32", "bf16"), help="Of matrix products; bf16 is less exact.")
+]
+ModelsArgument = Annotated[
+    list[str], typer.Argument(metavar="MODEL", help="Model folders as FOLDER or NAME=FOLDER.")
+]
+SourceFlag = Annotated[Path, typer.Option("--source", help="The test set's source text.")]
+ReferencesFlag = Annotated[
+    list[Path],
+    typer.Option("--reference", "-r", metavar="FILE", help="References; may be repeated."),
+]
 JsonFlag = Annotated[
     bool, typer.Option("--json", help="Print JSON, and nothing else, to standard output.")
 ]

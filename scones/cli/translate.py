@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scones.cli.flags import DeviceFlag, choice
+from scones.cli.flags import DeviceFlag, PrecisionFlag, choice
 from scones.errors import SconesError
 
 if TYPE_CHECKING:
@@ -47,9 +47,7 @@ def translate(
     ] = None,
     chunk: Annotated[int, typer.Option(help="Lines to read ahead and sort by length.")] = 2000,
     device: DeviceFlag = "auto",
-    precision: Annotated[
-        str, choice(values=("float32", "bf16"), help="Of matrix products; bf16 is less exact.")
-    ] = "float32",
+    precision: PrecisionFlag = "float32",
     engine: Annotated[
         str,
         choice(
