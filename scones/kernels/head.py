@@ -21,6 +21,8 @@ from scones.kernels.turns import Chunk, SconesTurn, Turn
 
 _CHUNK = 2**26
 """Logits that exist at a time: 128 MB in bf16."""
+_KEPT = 2**23
+"""Numbers of which the states' gradient stays in float32 till it is scaled: 32 MB, a pass saved."""
 
 _LARGEST_STREAMED = 512
 """Numbers of the longest states of which a tile fits into shared memory, beside all else."""
@@ -36,47 +38,75 @@ def loss_and_gradients(
     weights_N: Tensor | None,
     turn: Turn,
     wanted: bool,
+    spare: bool = False,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Sum the losses; give the gradients, in float32, of states, matrix and bias where wanted."""
-    turn = _fastest(turn, hidden_ND, weight_VD)
+    """Sum the losses; give the gradients of states, matrix and bias where wanted.
+
+    They are in float32, but that of many states is in their own format; where the states are
+    `spare`, it may be written over them.
+    """
     bias_V, targets_N = bias_V.contiguous(), targets_N.contiguous()
     weights_N = None if weights_N is None else weights_N.contiguous()
+    turn = _fastest(turn, hidden_ND, weight_VD, bias_V, targets_N, weights_N)
     tokens, vocabulary = len(targets_N), len(weight_VD)
-    losses = []
-    make = torch.empty_like if tokens else torch.zeros_like
-    to_hidden, to_weight = (make(tensor, dtype=torch.float32) for tensor in (hidden_ND, weight_VD))
-    to_bias = torch.zeros_like(bias_V, dtype=torch.float32)
     rows, columns = _chunk_shape(tokens, vocabulary, turn)
+    losses = []
+    to_hidden, sums_nD = _places(hidden_ND, rows, spare)
+    make = torch.empty_like if tokens else torch.zeros_like
+    to_weight, to_bias = (make(tensor, dtype=torch.float32) for tensor in (weight_VD, bias_V))
     space = hidden_ND.new_empty(rows, columns)
     sums_tV = to_bias.new_empty(turn.tiles(rows), vocabulary)
     for n in _slices(tokens, rows):
+        count = n.stop - n.start
         weights_n = None if weights_N is None else weights_N[n]
-        sums_tV = sums_tV[: turn.tiles(n.stop - n.start)]
+        to_states = to_hidden[n] if sums_nD is None else sums_nD[:count]
+        sums_tV = sums_tV[: turn.tiles(count)]
         for c in _slices(vocabulary, columns):
-            gradient_nc = space[: n.stop - n.start, : c.stop - c.start]
+            gradient_nc = space[:count, : c.stop - c.start]
             losses.append(
                 turn(
                     Chunk(
                         hidden_ND[n], weight_VD[c], bias_V[c], targets_N[n], weights_n,
-                        c.start, gradient_nc, sums_tV[:, c],
+                        n.start, c.start, gradient_nc, sums_tV[:, c],
                     )
                 )
             )  # fmt: skip
             if wanted:
-                product_into(gradient_nc, weight_VD[c], to_hidden[n], begins=c.start == 0)
+                product_into(gradient_nc, weight_VD[c], to_states, begins=c.start == 0)
                 product_into(gradient_nc.T, hidden_ND[n], to_weight[c], begins=n.start == 0)
-        to_bias += sums_tV.sum(dim=0)
+        if wanted and sums_nD is not None:
+            to_hidden[n] = to_states
+        sums_V = sums_tV.sum(dim=0)
+        to_bias = to_bias.add_(sums_V) if n.start else sums_V
     total = torch.cat(losses).sum() if losses else to_bias.new_zeros(())
     return total, (to_hidden, to_weight, to_bias) if wanted else ()
 
 
-def _fastest(turn: Turn, hidden_ND: Tensor, weight_VD: Tensor) -> Turn:
+def _places(hidden_ND: Tensor, rows: int, spare: bool) -> tuple[Tensor, Tensor | None]:
+    """Give one for the gradient of all states; where it is not float32, one to add up a chunk's."""
+    if hidden_ND.dtype == torch.float32 or hidden_ND.numel() <= _KEPT:
+        return torch.empty_like(hidden_ND, dtype=torch.float32), None
+    sums_nD = hidden_ND.new_empty(rows, hidden_ND.size(1), dtype=torch.float32)
+    return hidden_ND if spare else torch.empty_like(hidden_ND), sums_nD
+
+
+def _fastest(
+    turn: Turn,
+    hidden_ND: Tensor,
+    weight_VD: Tensor,
+    bias_V: Tensor,
+    targets_N: Tensor,
+    weights_N: Tensor | None,
+) -> Turn:
     """Give the fastest turn that does the same with these inputs."""
     if not isinstance(turn, SconesTurn) or not _can_stream(hidden_ND, weight_VD):
         return turn
+    from scones.kernels.gold import Gold
     from scones.kernels.streamed import StreamedTurn
 
-    return StreamedTurn(turn.alpha, turn.label_smoothing, turn.most_rows)
+    rule = (turn.alpha, turn.label_smoothing)
+    gold = Gold.find(hidden_ND, weight_VD, bias_V, targets_N, weights_N, *rule)
+    return StreamedTurn(*rule, turn.most_rows, gold=gold)
 
 
 def _can_stream(hidden_ND: Tensor, weight_VD: Tensor) -> bool:

@@ -45,12 +45,13 @@ def without_ignored(
 @triton.jit
 def _scale(numbers, factor, scaled, count, BLOCK: tl.constexpr):
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    number = tl.load(numbers + place, mask=place < count, other=0.0) * tl.load(factor)
+    number = tl.load(numbers + place, mask=place < count, other=0.0).to(tl.float32)
+    number *= tl.load(factor)
     tl.store(scaled + place, number.to(scaled.dtype.element_ty), mask=place < count)
 
 
 def scaled(numbers: Tensor, factor: Tensor, kind: torch.dtype) -> Tensor:
-    """Multiply contiguous float32 numbers by one, into another number format."""
+    """Multiply contiguous numbers by one, in float32, into another number format."""
     result = torch.empty_like(numbers, dtype=kind)
     if count := numbers.numel():
         _scale[(triton.cdiv(count, _BLOCK),)](

@@ -7,12 +7,12 @@ numbers a column into a ring. Two groups of four warps take every second tile: w
 logits into gradients, the other multiplies, so that the tensor cores hardly wait.
 
 A tile is turned 32 columns at a time, or else it would not fit into registers. All tokens are
-treated as if they were not gold; `scones.kernels.gold` puts this right afterwards.
+treated as if they were not gold; `scones.kernels.gold` puts this right.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 import triton
@@ -29,7 +29,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from scones.kernels import IGNORED
-from scones.kernels.gold import put_gold
+from scones.kernels.gold import Gold
 from scones.kernels.turns import Chunk, SconesTurn, exp2, log1p, reciprocal
 
 # After 3.6 Triton renamed these.
@@ -304,8 +304,11 @@ def _column_parts(row_tiles: int, columns: int, multiprocessors: int) -> int:
 class StreamedTurn(SconesTurn):
     """`SconesTurn`, without a pass over the logits."""
 
+    gold: Gold = field(kw_only=True)
+    """Of all rows."""
+
     def __call__(self, chunk: Chunk) -> Tensor:
         """Multiply and turn in one; see `Turn`."""
         losses = streamed_gradient(chunk, self.alpha, self.label_smoothing)
-        put_gold(chunk, losses, self.alpha, self.label_smoothing)
+        self.gold.put(chunk, losses)
         return losses

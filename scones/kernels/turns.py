@@ -29,8 +29,10 @@ class Chunk:
     bias_c: Tensor
     targets_n: Tensor
     weights_n: Tensor | None
-    first: int
-    """The token of the first column."""
+    first_row: int
+    """Its number among all rows."""
+    first_token: int
+    """That of the first column."""
     gradient_nc: Tensor
     """A place for the gradient, and for logits before it."""
     sums_tc: Tensor
@@ -166,7 +168,7 @@ class SconesTurn:
         losses = logits_nc.new_empty(grid[0] * grid[1], dtype=torch.float32)
         _scones[grid](
             logits_nc, chunk.bias_c, chunk.targets_n, chunk.weights_n, losses, sums_tc,
-            rows, columns, logits_nc.stride(0), sums_tc.stride(0), chunk.first,
+            rows, columns, logits_nc.stride(0), sums_tc.stride(0), chunk.first_token,
             self.alpha, self.label_smoothing,
             IGNORED=IGNORED, WEIGHTED=chunk.weights_n is not None,
             SMOOTHED=self.label_smoothing > 0, FAST=logits_nc.is_cuda,

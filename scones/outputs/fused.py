@@ -246,7 +246,9 @@ def _by_kernels(
     if ignore_index is not None:
         hidden_ND, targets_N = rows.without_ignored(hidden_ND, targets_N, ignore_index)
     factors = (hidden_ND.to(precision), weight_VD.to(precision))
-    return head.loss_and_gradients(*factors, bias_V, targets_N, weights_N, rule.turn(), wanted)
+    spare = ignore_index is not None  # then the states are a copy
+    inputs = (*factors, bias_V, targets_N, weights_N)
+    return head.loss_and_gradients(*inputs, rule.turn(), wanted, spare)
 
 
 def _by_chunks(

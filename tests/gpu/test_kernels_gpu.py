@@ -172,8 +172,9 @@ def test_streamed_gradients_come_out_the_same_from_a_graph() -> None:
         assert apart(one, want.double()) < 1e-3
 
 
-def test_the_memory_of_the_output_layer() -> None:
-    inputs, targets = head_inputs(16_384, 512, 32_000, torch.bfloat16)
+@pytest.mark.parametrize("tokens", [16_384, 65_536])
+def test_the_memory_of_the_output_layer(tokens: int) -> None:
+    inputs, targets = head_inputs(tokens, 512, 32_000, torch.bfloat16)
     fused_scones_loss(*inputs, targets).backward()  # kernels are compiled and libraries opened
     for tensor in inputs:
         tensor.grad = None

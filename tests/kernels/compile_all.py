@@ -42,6 +42,7 @@ TYPES = {
     **dict.fromkeys(["norms", "addend", "shift", "bias", "weights", "table"], "*fp32"),
     **dict.fromkeys(["losses", "sums", "scores", "written_scores"], "*fp32"),
     **dict.fromkeys(["means", "factors", "numbers", "factor"], "*fp32"),
+    **dict.fromkeys(["gold_slopes", "sum_changes", "loss_changes"], "*fp32"),
     "to_vectors": "*fp32",
     # Where things are.
     **dict.fromkeys(["starts_q", "starts_k", "starts", "lengths", "limits"], "*i32"),
@@ -85,7 +86,8 @@ KERNELS: list[tuple[Any, dict[str, Any]]] = [
     (turns._softmax, {
         "IGNORED": IGNORED, "WEIGHTED": True, "SMOOTHED": True, "COLUMNS": 4096,
     }),
-    (gold._put_gold, {"WEIGHTED": True, "ROWS": 128, "SIZE": 512, "PIECE": 64}),
+    (gold._find, {"WEIGHTED": True, "ROWS": 128, "SIZE": 512, "PIECE": 64}),
+    (gold._put, {"ROWS": 128}),
     (streamed._stream, {
         "PIECES": 1, "STAGES": streamed.ring_stages(1),
         "IGNORED": IGNORED, "WEIGHTED": True, "SMOOTHED": True,
@@ -102,7 +104,8 @@ SPECIAL = {
     norm._forward: {"scale": "*fp32"},
     norm._backward: {"scale": "*fp32"},
     decoding._block_bests: {"logits": "*fp32", "values": "*fp32"},
-    gold._put_gold: dict.fromkeys(["hidden", "weight", "gradient"], "*bf16"),
+    gold._find: dict.fromkeys(["hidden", "weight"], "*bf16"),
+    gold._put: {"gradient": "*bf16"},
     streamed._stream: {
         **dict.fromkeys(
             ["hidden", "weight"], f"tensordesc<bf16[128, 64],{streamed.PIECE_LAYOUT!r}>"
@@ -111,7 +114,7 @@ SPECIAL = {
     },
 }
 OPTIONS: dict[Any, dict[str, int]] = {
-    gold._put_gold: {"num_warps": 16},
+    gold._find: {"num_warps": 16},
     streamed._stream: streamed.OPTIONS,
 }
 

@@ -8,7 +8,7 @@ from kernel_device import DEVICE, make_usable
 from torch import Tensor
 
 from scones.kernels import IGNORED, head, streamed
-from scones.kernels.streamed import StreamedTurn
+from scones.kernels.gold import Gold
 from scones.kernels.turns import Chunk, SconesTurn, SoftmaxTurn, Turn
 from scones.outputs import fused
 from scones.outputs.fused import Rule, SconesRule, SoftmaxRule
@@ -23,8 +23,7 @@ TURNS = [*LAYERS, "streamed"]
 def turn_and_rule(layer: str, smoothing: float = 0.0, sharded: bool = False) -> tuple[Turn, Rule]:
     if layer == "softmax":
         return SoftmaxTurn(smoothing), SoftmaxRule(smoothing)
-    make = SconesTurn if layer == "scones" else StreamedTurn
-    return make(ALPHA, smoothing), SconesRule(ALPHA, smoothing, sharded)
+    return SconesTurn(ALPHA, smoothing), SconesRule(ALPHA, smoothing, sharded)
 
 
 def plain_gradient(chunk: Chunk, alpha: float, smoothing: float) -> Tensor:
@@ -42,8 +41,12 @@ def plain_gradient(chunk: Chunk, alpha: float, smoothing: float) -> Tensor:
 
 
 @pytest.fixture(autouse=True)
-def _no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+def _stand_in(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a test is of the streamed turn, head takes it, and a stand-in for its kernel."""
     monkeypatch.setattr(streamed, "streamed_gradient", plain_gradient)
+    parameters = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    if parameters.get("layer") == "streamed":
+        monkeypatch.setattr(head, "_can_stream", lambda hidden, weight: True)
 
 
 def draw(rows: int, vocabulary: int = VOCABULARY, seed: int = 1) -> tuple[Tensor, ...]:
@@ -120,14 +123,38 @@ def test_chunks_change_nothing(
     check(tuple(inputs), targets, None, layer, 0.1)
 
 
-@pytest.mark.parametrize("make", [SconesTurn, StreamedTurn])
-def test_chunks_of_rows_change_nothing(make: type[SconesTurn]) -> None:
-    *inputs, targets = draw(140)
+@each_scones_turn
+def test_chunks_of_rows_change_nothing(layer: str) -> None:
+    *inputs, targets = draw(300)
+    weights = torch.rand(300, device=DEVICE)
     whole, pieces = (
-        head.loss_and_gradients(*inputs, targets, None, turn, True)
-        for turn in (make(ALPHA, 0.1), make(ALPHA, 0.1, most_rows=128))
+        head.loss_and_gradients(*inputs, targets, weights, turn, True)
+        for turn in (SconesTurn(ALPHA, 0.1), SconesTurn(ALPHA, 0.1, most_rows=128))
     )
     torch.testing.assert_close(whole, pieces)
+
+
+@each_turn
+@pytest.mark.parametrize("spare", [False, True])
+def test_the_gradient_of_many_states_is_in_their_format(
+    layer: str, spare: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(head, "_CHUNK", 128 * 64)
+    *exactly, targets = draw(140, 100)
+    targets[::7] = IGNORED
+    turn, _ = turn_and_rule(layer, 0.1)
+    turn = turn if layer == "softmax" else SconesTurn(ALPHA, 0.1, most_rows=128)
+    hidden, weight = (tensor.bfloat16() for tensor in exactly[:2])
+    inputs = (weight, exactly[2], targets, None, turn, True)
+    loss, (to_hidden, *others) = head.loss_and_gradients(hidden, *inputs)
+    assert to_hidden.dtype == torch.float32
+    monkeypatch.setattr(head, "_KEPT", 0)
+    before = hidden.clone()
+    same_loss, (rounded, *same) = head.loss_and_gradients(hidden, *inputs, spare=spare)
+    assert torch.equal(rounded, to_hidden.bfloat16())
+    assert torch.equal(same_loss, loss)
+    assert all(torch.equal(one, two) for one, two in zip(same, others, strict=True))
+    assert torch.equal(hidden, rounded if spare else before)
 
 
 @pytest.mark.parametrize("vocabulary", [2, 64, 1023, 1025, 4097])
@@ -151,6 +178,18 @@ def test_frequent_gold_tokens(layer: str) -> None:
     targets = torch.arange(300, device=DEVICE) % 2 * 7
     targets[::5] = IGNORED
     check(tuple(inputs), targets, torch.rand(300, device=DEVICE), layer, 0.1)
+
+
+def test_one_row_of_a_tile_brings_what_all_change_in_a_sum() -> None:
+    """If two did, one might overwrite what the other has brought."""
+    *inputs, targets = draw(200)
+    targets[:] = torch.tensor([7, IGNORED], device=DEVICE).repeat(100)
+    gold = Gold.find(*inputs, targets, None, ALPHA, 0.0)
+    assert gold.sum_changes_N.nonzero().flatten().tolist() == [0, 128]
+    # The change is from α σ(z) to -σ(-z).
+    z = gold.slopes_N[::2].neg().logit().neg()
+    change = gold.slopes_N[::2] - ALPHA * torch.sigmoid(z)
+    assert gold.sum_changes_N.sum().item() == pytest.approx(change.sum().item(), rel=1e-5)
 
 
 @each_turn
@@ -355,9 +394,9 @@ def test_what_can_be_streamed_is(monkeypatch: pytest.MonkeyPatch) -> None:
     wide = [tensor.repeat(1, 4).bfloat16() for tensor in (hidden, weight)]
     targets[::9] = IGNORED
     check((*wide, bias), targets, None, "scones", 0.1, tolerance=1e-2)
-    assert [chunk.first for chunk in chunks] == [0, 128, 256]
+    assert [chunk.first_token for chunk in chunks] == [0, 128, 256]
     turn = SoftmaxTurn(0.1)
-    assert head._fastest(turn, *wide) is turn
+    assert head._fastest(turn, *wide, bias, targets, None) is turn
 
 
 @pytest.mark.parametrize("row_tiles", [1, 2, 33, 45, 64])
@@ -400,6 +439,29 @@ def test_the_fused_losses_take_the_kernels(
     expected = torch.autograd.grad(3 * exact, exactly)
     for have, want in zip(gradients, expected, strict=True):
         torch.testing.assert_close(have.double().cpu(), want, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.usefixtures("_usable")
+@each_layer
+def test_gradients_of_many_states_are_near_float64(
+    layer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are rounded twice: when they are added up, and when they are scaled."""
+    monkeypatch.setattr(head, "_KEPT", 0)
+    monkeypatch.setattr(head, "_CHUNK", 128 * 64)
+    *inputs, targets = draw(90, 100)
+    targets[::9] = 0
+    inputs = [inputs[0].bfloat16(), inputs[1].bfloat16(), inputs[2]]
+    exactly = [tensor.double().cpu().requires_grad_() for tensor in inputs]
+    inputs = [tensor.requires_grad_() for tensor in inputs]
+    before = inputs[0].detach().clone()
+    loss_of = fused.fused_scones_loss if layer == "scones" else fused.fused_cross_entropy
+    gradients = torch.autograd.grad(loss_of(*inputs, targets), inputs)
+    expected = torch.autograd.grad(loss_of(*exactly, targets.cpu()), exactly)
+    assert torch.equal(inputs[0], before)
+    for tensor, have, want in zip(inputs, gradients, expected, strict=True):
+        assert have.dtype == tensor.dtype
+        assert (have.double().cpu() - want).norm() <= 1e-2 * want.norm()
 
 
 @pytest.mark.usefixtures("_usable")
