@@ -240,7 +240,8 @@ class Translator:
                 yield index, ExactTranslations([Translation("", (), None, None)], None)
         real = [index for index, tokens in enumerate(ids) if tokens]
         sources = [ids[index] for index in real]
-        beams = SearchOptions("beam", max(beam_size, options.n_best), options.n_best)
+        width = max(beam_size, options.n_best)
+        beams = SearchOptions("beam", width, options.n_best, max_memory=options.max_memory)
         longest = self.model.config.max_length
         limits = [length_limit(len(source) + 1, longest) for source in sources]
         first = self._searcher.search(sources, beams)

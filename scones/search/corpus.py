@@ -36,6 +36,8 @@ class SearchOptions:
     """Whether greedy search computes log-probabilities."""
     max_tokens: int | None = None
     """The most padded source tokens times beams at once; None: as many as suit the device."""
+    max_memory: int | None = None
+    """Bytes that a GPU may take for it; None: what suits the device. A CPU never takes much."""
 
     def __post_init__(self) -> None:
         if self.search not in ("greedy", "beam"):

@@ -202,12 +202,20 @@ class _Search:
         if self._tree.room == 0:
             self._stop_largest()
             return self._stack.pop(0)
-        prefixes = self._stack.pop(min(self._width, self._tree.room))
+        count = min(self._width, self._tree.room, len(self._stack))
+        prefixes = self._stack.pop(count)
+        prefixes = prefixes[self._matter(prefixes)]
+        if 2 * len(prefixes) < count and len(self._stack):
+            # Bounds have risen or sentences have stopped: much of what waits does so in vain.
+            self._stack.keep(self._matter(self._stack.waiting))
+            prefixes = self._stack.pop(count - len(prefixes)).before(prefixes)
+        return prefixes[~self._ledger.beyond_limits(prefixes)]
+
+    def _matter(self, prefixes: Prefixes) -> Tensor:
+        """Say which prefixes may still lead to something; what was stopped is remembered."""
         stopped = self._ledger.stopped_N[prefixes.sentences]
         self._ledger.leave(prefixes, stopped)
-        passes = self._ledger.passes(prefixes.scores, prefixes.sentences)
-        prefixes = prefixes[passes & ~stopped]
-        return prefixes[~self._ledger.beyond_limits(prefixes)]
+        return self._ledger.passes(prefixes.scores, prefixes.sentences) & ~stopped
 
     def _expand(self, prefixes: Prefixes) -> None:
         """Score the next tokens of prefixes; keep translations, and put children on the stack."""

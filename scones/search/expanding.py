@@ -179,7 +179,8 @@ class PooledInference:
         starts = [0, *accumulate(lengths)]
         self._pools_P12D = [self._empty(rows, 1) for _ in range(self._layers)]
         memories = [self._empty(starts[-1]) for _ in range(self._layers)]
-        for first, last in runs_of(lengths, ENCODED_TOGETHER):
+        # To encode a token takes about as much memory as a prefix.
+        for first, last in runs_of(lengths, min(ENCODED_TOGETHER, rows)):
             part = slice(starts[first], starts[last])
             tokens = packed_sources(sources[first:last], lengths[first:last], self.device)
             self._model.encode(tokens, [memory[part] for memory in memories])

@@ -49,13 +49,19 @@ class Prefixes:
             which = which.nonzero().squeeze(1)  # once, and not again for every column
         return Prefixes(*(column[which] for column in self.columns))
 
+    def before(self, others: Prefixes) -> Prefixes:
+        """Give these and others, which come last."""
+        both = zip(self.columns, others.columns, strict=True)
+        return Prefixes(*(torch.cat(columns) for columns in both))
+
     @property
     def columns(self) -> list[Tensor]:
         """All of its columns."""
         return [getattr(self, field.name) for field in fields(self)]
 
 
-BYTES_A_PREFIX = 8 + 4 + 4 + 4 + 4
+BYTES_A_PREFIX = 2 * (8 + 4 + 4 + 4 + 4)
+"""Twice what its columns take: the stack is copied when it grows, and when it is weeded."""
 
 
 class Stack:

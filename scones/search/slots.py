@@ -141,7 +141,7 @@ class Slots(ABC):
             (self.limits_N, limits),
         ):
             place[:count] = torch.tensor(numbers, dtype=torch.int32, device=device)
-        for first, last in runs_of(lengths, ENCODED_TOGETHER):
+        for first, last in runs_of(lengths, min(ENCODED_TOGETHER, self.room.source_tokens)):
             part = slice(starts[first], starts[last])
             packed = packed_sources(sources[first:last], lengths[first:last], device)
             self.model.encode(packed, [layer[part] for layer in self.sources.layers_S2D])
@@ -265,14 +265,19 @@ class BeamSlots(Slots):
         )
 
 
-def loads(lengths: Sequence[int], limits: Sequence[int], beams: int) -> Iterator[list[int]]:
+def loads(
+    lengths: Sequence[int],
+    limits: Sequence[int],
+    beams: int,
+    most_tokens: int = _MOST_SOURCE_TOKENS,
+) -> Iterator[list[int]]:
     """Divide sentences into loads, the longest first, since the short ones fill the gaps."""
     order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
     load: list[int] = []
     tokens = history = 0
     for index in order:
         more = beams * limits[load[0] if load else index]
-        too_long = tokens + lengths[index] > _MOST_SOURCE_TOKENS
+        too_long = tokens + lengths[index] > most_tokens
         if load and (too_long or history + more > _MOST_HISTORY):
             yield load
             load, tokens, history = [], 0, 0
@@ -292,13 +297,17 @@ def room_for(
     memory: int,
 ) -> Room:
     """Choose a room for a load: as many slots as `memory`, in bytes, and the work allow."""
-    config = model.config
     steps = max(128, _power_of_2(max(limits)))
-    row = steps * 2 * config.size * config.decoder_layers * model.precision.itemsize
+    row = steps * _bytes_a_token(model)
     most = min(most_slots, _MOST_SLOTS, _MOST_ROWS // beams, memory // (row * beams))
     slots = min(_power_of_2(len(lengths)), max(1, most))
-    source_tokens = max(4096, _power_of_2(sum(lengths)))
+    source_tokens = max(1024, _power_of_2(sum(lengths)))
     return Room(slots, beams, max(64, _power_of_2(len(lengths))), source_tokens, steps)
+
+
+def _bytes_a_token(model: Inference) -> int:
+    """The memory that keys and values of a token take."""
+    return 2 * model.config.size * model.config.decoder_layers * model.precision.itemsize
 
 
 def _power_of_2(number: int) -> int:
@@ -351,20 +360,31 @@ class SlotSearcher:
         results: list[list[Hypothesis]] = [[] for _ in sources]
         lengths = [len(source) + 1 for source in sources]
         limits = [length_limit(length, self.model.config.max_length) for length in lengths]
-        for load in loads(lengths, limits, options.beams):
+        memory, most_tokens = self._memory, _MOST_SOURCE_TOKENS
+        if options.max_memory is not None:  # a third each: sources, slots, what is computed
+            memory = min(memory, options.max_memory // 3)
+            most_tokens = min(most_tokens, max(1, memory // _bytes_a_token(self.model)))
+            most_tokens = _power_of_2(most_tokens + 1) // 2  # a room's are rounded up
+        for load in loads(lengths, limits, options.beams, most_tokens):
             load_lengths = [lengths[index] for index in load]
             load_limits = [limits[index] for index in load]
             most = len(load)
             if options.max_tokens is not None:
                 most = max(1, options.max_tokens // (options.beams * load_lengths[0]))
-            room = room_for(
-                self.model, load_lengths, load_limits, options.beams, most, self._memory
-            )
-            slots = self._slots(room, replace(options, max_tokens=None))
+            room = room_for(self.model, load_lengths, load_limits, options.beams, most, memory)
+            slots = self._slots(room, replace(options, max_tokens=None, max_memory=None))
             found = slots.search([sources[index] for index in load], load_limits)
             for index, hypotheses in zip(load, found, strict=True):
                 results[index] = hypotheses
+        if options.max_memory is not None:
+            self._forget()
         return results
+
+    def _forget(self) -> None:
+        """Give back the memory of all rooms."""
+        self._rooms.clear()
+        if self.model.device.type == "cuda":
+            torch.cuda.empty_cache()
 
     def _slots(self, room: Room, options: SearchOptions) -> Slots:
         key = (room, options)

@@ -19,7 +19,7 @@ from scones.outputs.softmax import Softmax
 from scones.search.beam import beam_search
 from scones.search.certificate import ExactOptions, ExactResult
 from scones.search.exact import exact_search
-from scones.search.frontier import Tree
+from scones.search.frontier import Prefixes, Stack, Tree
 
 layers = st.sampled_from([Softmax(), Scones()])
 toys = st.builds(
@@ -212,6 +212,23 @@ def test_no_prefix_is_expanded_twice_nor_one_that_cannot_win() -> None:
             for n, token in enumerate(prefix)
         )
         assert score >= beam - 2e-4
+
+
+def test_what_a_stopped_sentence_leaves_costs_no_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+    take = Stack.pop
+
+    def counted(stack: Stack, count: int) -> Prefixes:
+        taken.append(count)
+        return take(stack, count)
+
+    monkeypatch.setattr(Stack, "pop", counted)
+    options = ExactOptions(threshold=1e-9, max_states=8, width=2)
+    results, expander = run(ToyModel(6, 5), Scones(), 8, 5, options)
+    assert all(result.certificate.stopped_by == "states" for result in results)
+    assert len(expander.expanded) == 64
+    # Every sentence leaves some thirty prefixes, which would be fifteen rounds.
+    assert len(taken) < 64
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,29 @@ def test_a_searcher_divides_loads_and_answers_in_order(
     assert len(searcher._rooms) == 1, "loads of like sizes share a room"
 
 
+def test_little_memory_makes_small_loads_and_is_given_back(
+    model: Transformer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rooms: list[Room] = []
+    choose = slots_module.room_for
+
+    def chosen(*sizes: Any) -> Room:
+        rooms.append(choose(*sizes))
+        return rooms[-1]
+
+    monkeypatch.setattr(slots_module, "room_for", chosen)
+    searcher = SlotSearcher(Inference(model, torch.float32), Scones())
+    sources = [SOURCES[index] for index in (2, 0, 5, 3)]
+    plainly = searcher.search(sources, SearchOptions())
+    assert [len(rooms), len(searcher._rooms)] == [1, 1]
+    token = 2 * model.config.size * model.config.decoder_layers * 4
+    sparing = searcher.search(sources, SearchOptions(max_memory=3 * 8 * token))
+    check_same(sparing, plainly)
+    assert len(rooms) > 2
+    assert all(room.slots == 1 for room in rooms[1:])
+    assert not searcher._rooms
+
+
 def test_a_corpus_is_searched_in_slots_where_there_are_kernels(
     model: Transformer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,9 +197,8 @@ def test_every_sentence_is_in_one_load_within_the_limits(
 ) -> None:
     limits = [length_limit(length, 100) for length in lengths]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slots_module, "_MOST_SOURCE_TOKENS", most_tokens)
         patch.setattr(slots_module, "_MOST_HISTORY", most_history)
-        found = list(loads(lengths, limits, beams))
+        found = list(loads(lengths, limits, beams, most_tokens))
     assert sorted(index for load in found for index in load) == list(range(len(lengths)))
     in_order = [lengths[index] for load in found for index in load]
     assert in_order == sorted(lengths, reverse=True)
