@@ -164,10 +164,11 @@ def main() -> None:
         for path in options.models:
             case = Case.read(path, texts, device, torch.float32)
             entry = race(case, options.repeats, options.max_states, options.peer_states)
-            result["results"].append({"model": path.name, "output": case.folder.output} | entry)
+            name = path.parent.name if path.name in ("best", "last") else path.name
+            result["results"].append({"model": name, "output": case.folder.output} | entry)
             for width in options.width:
                 row = growth(case, width, options.max_states)
-                result["growth"].append({"model": path.name} | row)
+                result["growth"].append({"model": name} | row)
             save(result, options.json)
     report(result)
 
