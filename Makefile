@@ -33,6 +33,8 @@ pytest: $(VENV)/.installed-dev
 # (docs/data.md); what needs a store or a trained model runs where there is one.
 BENCH_STORE ?= data/europarl
 BENCH_MODEL ?= runs/tatoeba
+BENCH_IBM3 ?= data/msdocs.ibm3
+BENCH_IBM3_STORE ?= data/msdocs
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/output_layer.py
@@ -43,6 +45,9 @@ bench: $(VENV)/.installed-dev
 	test ! -d $(BENCH_MODEL) || $(BIN)/python benchmarks/decoding.py --scones $(BENCH_MODEL)
 	test ! -d $(BENCH_MODEL) || $(BIN)/python benchmarks/engines.py --scones $(BENCH_MODEL)
 	$(BIN)/python benchmarks/exact.py --toy
+	$(BIN)/python benchmarks/ibm3_fit.py
+	test ! -d $(BENCH_IBM3) || $(BIN)/python benchmarks/ibm3_sampling.py \
+		--model $(BENCH_IBM3) --store $(BENCH_IBM3_STORE)
 	$(BIN)/python benchmarks/language_identification.py
 	$(BIN)/python benchmarks/prepare.py
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from scones.files import write_file
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Row = dict[str, Any]
+Data = TypeVar("Data")
 
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "scones",  # the same numbers, the same file
@@ -29,7 +30,8 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
 }
 """How all plots of the project look."""
-_COLOURS = ("#0f766e", "#c2410c", "#7e22ce", "#2563eb", "#ca8a04", "#be185d", "#374151")
+COLOURS = ("#0f766e", "#c2410c", "#7e22ce", "#2563eb", "#ca8a04", "#be185d", "#374151")
+"""Of the systems of a plot, in their order."""
 
 
 def can_draw() -> bool:
@@ -43,8 +45,6 @@ def can_draw() -> bool:
 
 def draw(result: dict[str, Any], folder: Path) -> list[Path]:
     """Draw the figures of `Analyzer.run` into a folder; gives the files."""
-    import matplotlib as mpl
-
     systems: dict[str, Row] = result["systems"]
     plots: dict[str, Callable[[dict[str, Row]], Figure]] = {
         "bleu": lambda rows: _curves(rows, "BLEU", _bleu),
@@ -56,14 +56,18 @@ def draw(result: dict[str, Any], folder: Path) -> list[Path]:
             "exact": _draw_exact,
             "log-probs": _draw_log_probs,
         }
-    files = []
-    for name, plot in plots.items():
-        content = io.BytesIO()
-        with mpl.rc_context(STYLE):
-            plot(systems).savefig(content, format="svg", metadata={"Date": None})
-        files.append(folder / f"{name}.svg")
-        write_file(files[-1], content.getvalue())
-    return files
+    return [save(folder / f"{name}.svg", plot, systems) for name, plot in plots.items()]
+
+
+def save(path: Path, plot: Callable[[Data], Figure], data: Data) -> Path:
+    """Draw data in the style of all plots and write an SVG file; gives its path."""
+    import matplotlib as mpl
+
+    content = io.BytesIO()
+    with mpl.rc_context(STYLE):
+        plot(data).savefig(content, format="svg", metadata={"Date": None})
+    write_file(path, content.getvalue())
+    return path
 
 
 def _bleu(found: Row) -> float:
@@ -83,7 +87,7 @@ def _curves(
     systems: dict[str, Row], label: str, value: Callable[[Row], float], exact: bool = True
 ) -> Figure:
     """Draw a curve a model against the beam size; exact search is the point at its end."""
-    figure, (axes,) = _figure()
+    figure, (axes,) = new_figure()
     sizes = [int(size) for size in next(iter(systems.values()))["beams"]]
     end = 2.5 * sizes[-1]  # exact search is a beam that never drops anything
     exact = exact and all(row["exact"] for row in systems.values())
@@ -104,7 +108,7 @@ def _curves(
 
 def _draw_exact(systems: dict[str, Row]) -> Figure:
     """Draw BLEU and length ratio of exact search, a bar a model."""
-    figure, (left, right) = _figure(panels=2)
+    figure, (left, right) = new_figure(panels=2)
     for axes, label, value in ((left, "BLEU", _bleu), (right, "length ratio", _length_ratio)):
         values = [value(row["exact"]) for row in systems.values()]
         bars = axes.bar(list(systems), values, color=_colours(systems))
@@ -117,7 +121,7 @@ def _draw_exact(systems: dict[str, Row]) -> Figure:
 
 def _draw_log_probs(systems: dict[str, Row]) -> Figure:
     """Draw the mean log-probabilities of modes and empty translations, with their deviations."""
-    figure, (axes,) = _figure()
+    figure, (axes,) = new_figure()
     kinds = (
         ("best translation", lambda exact: exact["outputs"]["log_probs"], -0.2, "#374151"),
         ("empty translation", lambda exact: exact["empty_log_probs"], 0.2, "#d1d5db"),
@@ -141,7 +145,8 @@ def _draw_log_probs(systems: dict[str, Row]) -> Figure:
     return figure
 
 
-def _figure(panels: int = 1) -> tuple[Figure, list[Axes]]:
+def new_figure(panels: int = 1) -> tuple[Figure, list[Axes]]:
+    """Give a figure with so many panels side by side, and the panels."""
     # Not by way of pyplot, which keeps figures, and asks for a screen.
     from matplotlib.figure import Figure
 
@@ -150,4 +155,4 @@ def _figure(panels: int = 1) -> tuple[Figure, list[Axes]]:
 
 
 def _colours(systems: dict[str, Row]) -> list[str]:
-    return [_COLOURS[place % len(_COLOURS)] for place in range(len(systems))]
+    return [COLOURS[place % len(COLOURS)] for place in range(len(systems))]

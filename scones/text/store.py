@@ -35,10 +35,20 @@ FORMAT = 1
 SIDES = ("source", "target")
 OFFSET_TYPE = np.dtype("<u8")
 
+FlatSentences = tuple[NDArray[Any], NDArray[np.int64]]
+"""The tokens of several sentences, one after another, and the length of each."""
+
 
 def token_type(vocabulary: int) -> np.dtype[Any]:
     """The smallest type that holds every id of a vocabulary."""
     return np.dtype("<u2") if vocabulary <= 65_536 else np.dtype("<u4")
+
+
+def flat_sentences(sentences: Sequence[Sequence[int]]) -> FlatSentences:
+    """Put lists of ids one after another, with their lengths."""
+    lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
+    tokens = np.fromiter((i for ids in sentences for i in ids), np.int64, int(lengths.sum()))
+    return tokens, lengths
 
 
 class Sentences:
@@ -66,7 +76,7 @@ class Sentences:
         ends = self._offsets[indices + 1].astype(np.int64)
         return ends - self._offsets[indices].astype(np.int64)
 
-    def gather(self, indices: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    def gather(self, indices: NDArray[Any]) -> FlatSentences:
         """The tokens of several sentences, one after another, and the length of each."""
         indices = np.asarray(indices, dtype=np.int64)
         starts = self._offsets[indices].astype(np.int64)
@@ -196,23 +206,31 @@ class StoreWriter:
         self, split: str, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> None:
         """Add sentence pairs (ids without an end of sentence) to a split, "train" or "dev"."""
-        if len(sources) != len(targets):
-            raise ValueError(f"{len(sources)} source but {len(targets)} target sentences")
+        self.append_flat(split, flat_sentences(sources), flat_sentences(targets))
+
+    def append_flat(self, split: str, sources: FlatSentences, targets: FlatSentences) -> None:
+        """Add sentence pairs as `Sentences.gather` gives them: tokens joined, and the lengths."""
+        if len(sources[1]) != len(targets[1]):
+            raise ValueError(f"{len(sources[1])} source but {len(targets[1])} target sentences")
         if split not in self._splits:
             kind = token_type(len(self._subwords))
             source, target = (
                 _SentenceWriter(self._folder / f"{split}.{side}", kind) for side in SIDES
             )
             self._splits[split] = (source, target)
-        for writer, sentences in zip(self._splits[split], (sources, targets), strict=True):
-            writer.append(sentences)
+        for writer, (tokens, lengths) in zip(self._splits[split], (sources, targets), strict=True):
+            writer.append(tokens, lengths)
 
     def append_dev(self, sources: Sequence[str], targets: Sequence[str]) -> None:
         """Add the development set: its text, and its tokens as the split "dev"."""
+        self.write_dev_texts(sources, targets)
+        self.append("dev", self._subwords.encode(sources), self._subwords.encode(targets))
+
+    def write_dev_texts(self, sources: Sequence[str], targets: Sequence[str]) -> None:
+        """Write the text of the development set, whose tokens are appended by themselves."""
         for side, texts in zip(SIDES, (sources, targets), strict=True):
             content = "".join(f"{text}\n" for text in texts)
             (self._folder / f"dev.{side}.txt").write_bytes(content.encode())
-        self.append("dev", self._subwords.encode(sources), self._subwords.encode(targets))
 
     def finish(self) -> str:
         """Write store.json, which makes the folder a store; returns the digest of the data."""
@@ -257,14 +275,15 @@ class _SentenceWriter:
         self._offset_file: BinaryIO = _beside(stem, "offsets").open("wb")
         self._offset_file.write(np.zeros(1, OFFSET_TYPE).tobytes())
 
-    def append(self, sentences: Sequence[Sequence[int]]) -> None:
-        lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
-        total = int(lengths.sum())
-        flat = np.fromiter((i for ids in sentences for i in ids), self._kind, total)
-        self._token_file.write(flat.tobytes())
+    def append(self, tokens: NDArray[Any], lengths: NDArray[Any]) -> None:
+        if len(tokens) != lengths.sum():
+            raise ValueError(f"{len(tokens)} tokens in sentences of {lengths.sum()}")
+        if len(tokens) and not 0 <= tokens.min() <= tokens.max() <= np.iinfo(self._kind).max:
+            raise ValueError(f"a token does not fit into {self._kind.name}")
+        self._token_file.write(tokens.astype(self._kind).tobytes())
         self._offset_file.write((self.tokens + np.cumsum(lengths)).astype(OFFSET_TYPE).tobytes())
-        self.sentences += len(sentences)
-        self.tokens += total
+        self.sentences += len(lengths)
+        self.tokens += len(tokens)
 
     def close(self) -> None:
         self._token_file.close()

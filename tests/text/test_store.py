@@ -170,3 +170,33 @@ def test_unequal_sides_are_a_mistake_of_the_program(tmp_path: Path, subwords: Su
         pytest.raises(ValueError, match="2"),
     ):
         writer.append("train", [[1]], [[1], [2]])
+
+
+def test_sentences_can_be_appended_as_they_were_gathered(
+    tmp_path: Path, folder: Path, subwords: Subwords
+) -> None:
+    old = TokenStore.open(folder).split("train")
+    some = np.array([3, 0])
+    with (
+        new_folder(tmp_path / "new") as hidden,
+        StoreWriter(hidden, subwords, "de", "en") as writer,
+    ):
+        writer.append_flat("train", old.sources.gather(some), old.targets.gather(some))
+        writer.append_flat("train", old.sources.gather(some), old.targets.gather(some))
+        writer.finish()
+    new = TokenStore.open(tmp_path / "new").split("train")
+    assert [ids.tolist() for ids in new.sources] == [SOURCES[3], SOURCES[0]] * 2
+    assert [ids.tolist() for ids in new.targets] == [TARGETS[3], TARGETS[0]] * 2
+
+
+def test_arrays_that_do_not_fit_are_refused(tmp_path: Path, subwords: Subwords) -> None:
+    two = np.array([5, 6])
+    for tokens, lengths, said in (
+        (two, np.array([1]), "2 tokens in sentences of 1"),
+        (two, np.array([1, 1]), "2 source but 1 target"),
+        (two * 20_000, np.array([2]), "does not fit into uint16"),
+        (-two, np.array([2]), "does not fit into uint16"),
+    ):
+        writer = StoreWriter(tmp_path, subwords, "de", "en")
+        with writer, pytest.raises(ValueError, match=said):
+            writer.append_flat("train", (tokens, lengths), (two, np.array([2])))

@@ -1,0 +1,227 @@
+"""Fitting IBM Model 3 to parallel text, with sil-thot: IBM 1, then HMM or IBM 2, then IBM 3.
+
+The estimation is sil-thot's, in C++ on all cores (OMP_NUM_THREADS says otherwise). Here is what
+goes in, what comes out, and whether it went well: after every iteration the log-probability of the
+best alignment, a word of the target, of a sample of the pairs. It should rise within a model; from
+one model to the next it cannot be compared.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scones.errors import SconesError
+from scones.ibm3.corpus import Pair
+from scones.ibm3.options import FitOptions
+from scones.ibm3.parameters import Parameters
+from scones.ibm3.report import FitReport, Stage
+from scones.ibm3.tables import pack_distortions, pack_fertilities, pack_translations
+from scones.ibm3.thot import FIRST_WORD, NULL, Tables, import_thot
+from scones.text.subwords import Subwords
+
+SAMPLED_PAIRS = 2000
+# The probability of a longer sentence may be less than the smallest number that sil-thot can hold.
+SAMPLED_LENGTH = 50
+
+Progress = Callable[[str, int, int], None]
+"""Told the stage, what is done of it (iterations or pairs), and of how many (0: unknown)."""
+
+
+def fit(
+    pairs: Iterable[Pair],
+    source_words: Sequence[str],
+    target_words: Sequence[str],
+    options: FitOptions | None = None,
+    progress: Progress | None = None,
+    subwords: Subwords | None = None,
+) -> tuple[Parameters, FitReport]:
+    """Fit to pairs of sentences, each a sequence of numbers of words; the source is given.
+
+    `subwords` is kept with the parameters where the words of both languages are its pieces.
+    """
+    options = options or FitOptions()
+    corpus = TrainingPairs(pairs, len(source_words), len(target_words), options, progress)
+    report = FitReport(corpus.pairs, corpus.left_out, corpus.source_counts, corpus.stages)
+    model = estimate(corpus, options, progress)
+    begin = time.perf_counter()
+    parameters = _parameters(model, source_words, target_words, subwords, options, report)
+    report.stages.append(Stage("tables", time.perf_counter() - begin))
+    report.peak_memory = _peak_memory()
+    parameters.facts.update(report.to_json())
+    return parameters, report
+
+
+class TrainingPairs:
+    """The pairs, in sil-thot, and a sample of them; `model` is the first model, not yet trained."""
+
+    def __init__(
+        self,
+        pairs: Iterable[Pair],
+        sources: int,
+        targets: int,
+        options: FitOptions,
+        progress: Progress | None = None,
+    ) -> None:
+        begin = time.perf_counter()
+        self.model = import_thot().Ibm1AlignmentModel()
+        self.pairs = 0
+        self.left_out = {"empty": 0, "too long": 0}
+        self.source_counts = np.zeros(sources, np.int64)
+        # Words of one length, since sil-thot smooths fertilities among words of equal length.
+        digits = len(str(max(sources, targets)))
+        self._names = [f"{number:0{digits}}" for number in range(max(sources, targets))]
+        for source, target in pairs:
+            self._add(source, target, options.max_length)
+            if progress and self.pairs % 1000 == 0:
+                progress("read", self.pairs, 0)
+        if not self.pairs:
+            raise SconesError(
+                "There is no pair of sentences to fit IBM Model 3 to: "
+                + ", ".join(f"{count:,} are {reason}" for reason, count in self.left_out.items())
+                + "."
+            )
+        self.stages = [Stage("read", time.perf_counter() - begin)]
+        self.sample = self._sample()
+
+    def _add(self, source: Any, target: Any, max_length: int) -> None:
+        if not len(source) or not len(target):
+            self.left_out["empty"] += 1
+        elif max(len(source), len(target)) > max_length:
+            self.left_out["too long"] += 1
+        else:
+            self.pairs += 1
+            np.add.at(self.source_counts, source, 1)
+            names = self._names
+            self.model.add_sentence_pair([names[i] for i in source], [names[j] for j in target])
+
+    def _sample(self) -> list[tuple[list[str], list[str]]]:
+        """Take pairs from all over the corpus, the long ones aside."""
+        step = max(1, self.pairs // SAMPLED_PAIRS)
+        some = (self.model.get_sentence_pair(number) for number in range(0, self.pairs, step))
+        return [(x, y) for x, y, _ in some if max(len(x), len(y)) <= SAMPLED_LENGTH]
+
+    def log_prob(self, model: Any) -> float | None:
+        """Measure the best alignments of the sample as the model is now, a target word."""
+        if not self.sample:
+            return None
+        sources, targets = zip(*self.sample, strict=True)
+        total = sum(log_prob for log_prob, _ in model.get_best_alignments(sources, targets))
+        # sil-thot adds the probability of the length, which no iteration changes.
+        total -= sum(model.sentence_length_log_prob(len(x), len(y)) for x, y in self.sample)
+        return float(total / sum(map(len, targets)))
+
+
+def estimate(corpus: TrainingPairs, options: FitOptions, progress: Progress | None = None) -> Any:
+    """Train the models one after another; gives sil-thot's IBM 3."""
+    thot = import_thot()
+    _train(corpus, corpus.model, "IBM 1", options.ibm1, progress)
+    if options.hmm:
+        middle, name = thot.HmmAlignmentModel(corpus.model), "HMM"
+    else:
+        middle, name = thot.Ibm2AlignmentModel(corpus.model), "IBM 2"
+        middle.compact_alignment_table = options.distortions == "target"
+    _train(corpus, middle, name, options.hmm or options.ibm2, progress)
+    last = thot.Ibm3AlignmentModel(middle)
+    last.compact_alignment_table = options.distortions == "target"
+    last.fertility_smoothing_factor = options.fertility_smoothing
+    _train(corpus, last, "IBM 3", options.ibm3, progress)
+    return last
+
+
+def _train(
+    corpus: TrainingPairs,
+    model: Any,
+    name: str,
+    iterations: int,
+    progress: Progress | None,
+) -> None:
+    begin = time.perf_counter()
+    if progress:
+        progress(name, 0, iterations)
+    stage = Stage(name)
+    model.start_training()  # IBM 3 takes over what the model before it knows
+    for iteration in range(iterations):
+        model.train()
+        if (log_prob := corpus.log_prob(model)) is not None:
+            stage.log_probs.append(log_prob)
+        if progress:
+            progress(name, iteration + 1, iterations)
+    model.end_training()
+    stage.seconds = time.perf_counter() - begin
+    corpus.stages.append(stage)
+
+
+def _parameters(
+    model: Any,
+    source_words: Sequence[str],
+    target_words: Sequence[str],
+    subwords: Subwords | None,
+    options: FitOptions,
+    report: FitReport,
+) -> Parameters:
+    """Read sil-thot's tables, with our numbers of words, and prune them."""
+    tables = Tables(model)
+    sources = _our_numbers(model.get_src_word, model.src_vocab_size)
+    targets = _our_numbers(model.get_trg_word, model.trg_vocab_size)
+    rows = len(source_words)
+    sources[NULL] = rows
+    translations, lost_t = pack_translations(
+        sources[tables.translations["source"]],
+        targets[tables.translations["target"]],
+        tables.translation_probs,
+        rows + 1,
+        options.cut,
+    )
+    fertilities, lost_n = pack_fertilities(
+        sources[tables.fertilities["source"]],
+        tables.fertilities["fertility"],
+        tables.fertility_probs,
+        rows,
+        options.cut,
+    )
+    real = tables.distortions[:, 0] > 0  # sil-thot keeps a row of NULL, and never asks it
+    distortions = pack_distortions(tables.distortions[real], tables.distortion_probs[real])
+    weights = report.source_counts / report.source_counts.sum()
+    report.lost = {
+        "t": float(lost_t[:rows] @ weights),
+        "t of NULL": float(lost_t[rows]),
+        "n": float(lost_n @ weights),
+    }
+    report.sizes = {
+        "source words": int((report.source_counts > 0).sum()),
+        "translations": len(translations.words),
+        "places": len(distortions.probs),
+    }
+    facts = {"made_by": f"sil-thot {version('sil-thot')}", "options": asdict(options)}
+    return Parameters(
+        source_words,
+        target_words,
+        translations,
+        fertilities,
+        distortions,
+        tables.p1,
+        subwords,
+        facts,
+    )
+
+
+def _our_numbers(word: Callable[[int], str], size: int) -> NDArray[np.int64]:
+    """By sil-thot's number of a word, ours; it was given ours as the word itself."""
+    numbers = np.full(size, -1, np.int64)
+    numbers[FIRST_WORD:] = [int(word(number)) for number in range(FIRST_WORD, size)]
+    return numbers
+
+
+def _peak_memory() -> int:
+    import resource
+    import sys
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -1,0 +1,236 @@
+"""The parameters of IBM Model 3, in memory and as a folder of memory-mapped arrays.
+
+The model tells how a target sentence y comes from a source sentence x of l words, and its tables
+are all conditioned on the source: t(y | x), how often a word x becomes the word y; n(φ | x), into
+how many words it becomes; d(j | i, l, m), at which of m places a word from the i-th goes; p1,
+how likely it is that behind a word comes another that nothing in the source accounts for, and
+which is said to come from NULL. Places count from 1.
+
+A folder of parameters:
+
+    ibm3.json                            p1, the spread of places, sizes, what it was fitted to
+    source.txt, target.txt               the words, one a line, by their numbers
+    subwords.model                       where words are pieces of a SentencePiece model
+    translations.{begins,words,probs}    t: sources one after another, NULL as the last
+    fertilities.probs                    n: a row a source word
+    distortions.{begins,rows,probs}      d: a block a pair of lengths
+
+Shape letters: S source words, T target words, P pairs of t, F the largest fertility, L and M the
+largest lengths of d.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scones.errors import SconesError
+from scones.files import new_folder, read_json, write_file, write_json
+from scones.text.subwords import Subwords
+
+FORMAT = 1
+ANY = 0
+"""The source length of a table that holds for all source lengths."""
+
+Probs = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Translations:
+    """t(y | x): the target words of each source word, the most probable first; NULL is row S."""
+
+    begins: NDArray[np.int64]
+    """(S + 2,) where the words of a source word begin, and the end of the last."""
+    words: NDArray[np.int32]
+    """(P,)"""
+    probs: Probs
+    """(P,)"""
+
+    def of(self, word: int) -> tuple[NDArray[np.int32], Probs]:
+        """Give the translations of a source word and their probabilities; none if never seen."""
+        there = slice(int(self.begins[word]), int(self.begins[word + 1]))
+        return self.words[there], self.probs[there]
+
+
+@dataclass(frozen=True)
+class Distortions:
+    """d(j | i, l, m): for a pair of lengths, a block with a row of m places for every i."""
+
+    begins: NDArray[np.int64]
+    """(L + 1, M + 1) where the block of (l, m) begins in probs, or -1; l = `ANY`: of every l."""
+    rows: NDArray[np.int32]
+    """(L + 1, M + 1) how many i the block has."""
+    probs: Probs
+    spread: float
+    """Where no row is known, how much less probable a place is for each step from the diagonal."""
+
+    def of(self, i: int, source: int, target: int) -> NDArray[np.float64]:
+        """Give the probabilities of all places of a word that comes from the i-th, by lengths.
+
+        The row of exactly these lengths, or else of this target and any source length, or else one
+        that falls off from the diagonal on both sides. A row of zeros was never seen.
+        """
+        for length in (source, ANY):
+            if length < len(self.begins) and target < self.begins.shape[1]:
+                begin = int(self.begins[length, target])
+                if begin >= 0 and i <= self.rows[length, target]:
+                    row = self.probs[begin + (i - 1) * target : begin + i * target].astype(
+                        np.float64
+                    )
+                    if (total := row.sum()) > 0:
+                        return row / total
+        centre = (i - 0.5) * target / source + 0.5
+        row = self.spread ** np.abs(np.arange(1, target + 1) - centre)
+        return row / row.sum()
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """All that a sampler has to know."""
+
+    source_words: Sequence[str]
+    target_words: Sequence[str]
+    translations: Translations
+    fertilities: Probs
+    """(S, F + 1); a row of zeros belongs to a word that was never seen."""
+    distortions: Distortions
+    p1: float
+    subwords: Subwords | None = None
+    """Where words are the pieces of both languages, their model."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What the parameters were made of, and with what."""
+
+    @property
+    def null(self) -> int:
+        """The row of NULL among the translations."""
+        return len(self.source_words)
+
+    def __post_init__(self) -> None:
+        """Refuse tables that do not fit each other."""
+        sources, pairs = len(self.source_words), len(self.translations.words)
+        begins = self.translations.begins
+        blocks = self.distortions
+        places = blocks.rows.astype(np.int64) * np.arange(blocks.rows.shape[1])
+        ends = np.where(blocks.begins >= 0, blocks.begins + places, 0)
+        for wrong, problem in (
+            (len(begins) != sources + 2, "t has another number of source words"),
+            (len(self.translations.probs) != pairs, "t has not as many probabilities as words"),
+            (begins[0] != 0 or begins[-1] != pairs or np.any(np.diff(begins) < 0),
+             "the rows of t do not fit its words"),
+            (pairs and not 0 <= self.translations.words.min() <= self.translations.words.max()
+             < len(self.target_words), "t names target words that there are not"),
+            (self.fertilities.ndim != 2 or len(self.fertilities) != sources,
+             "n has another number of source words"),
+            (blocks.begins.shape != blocks.rows.shape or ends.max(initial=0) > len(blocks.probs),
+             "the blocks of d do not fit its probabilities"),
+            (not 0 <= self.p1 < 1, f"p1 is {self.p1}"),
+            (not 0 < blocks.spread < 1, f"the spread of places is {blocks.spread}"),
+            *((not np.all(np.isfinite(probs)) or np.any(probs < 0),
+               f"{name} holds numbers that are no probabilities")
+              for name, probs in (("t", self.translations.probs), ("n", self.fertilities),
+                                  ("d", blocks.probs))),
+            (self.subwords is not None
+             and {sources, len(self.target_words)} != {len(self.subwords)},
+             "its words are not the pieces of its subword model"),
+        ):  # fmt: skip
+            if wrong:
+                raise SconesError(f"These tables of IBM Model 3 do not fit together: {problem}.")
+
+    def save(self, folder: Path, *, overwrite: bool = False) -> None:
+        """Write a folder, in one step."""
+        with new_folder(folder, overwrite=overwrite) as new:
+            for name, array in self._arrays().items():
+                np.save(new / f"{name}.npy", array, allow_pickle=False)
+            for name, words in (("source", self.source_words), ("target", self.target_words)):
+                write_file(new / f"{name}.txt", "".join(f"{word}\n" for word in words))
+            if self.subwords:
+                self.subwords.save(new / "subwords.model")
+            write_json(
+                new / "ibm3.json",
+                {
+                    "format": FORMAT,
+                    "p1": self.p1,
+                    "spread": self.distortions.spread,
+                    "source_words": len(self.source_words),
+                    "target_words": len(self.target_words),
+                    "facts": self.facts,
+                },
+            )
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return {
+            "translations.begins": self.translations.begins,
+            "translations.words": self.translations.words,
+            "translations.probs": self.translations.probs,
+            "fertilities.probs": self.fertilities,
+            "distortions.begins": self.distortions.begins,
+            "distortions.rows": self.distortions.rows,
+            "distortions.probs": self.distortions.probs,
+        }
+
+    @classmethod
+    def load(cls, folder: Path) -> Parameters:
+        """Open a folder; a damaged one is refused in a sentence."""
+        folder = Path(folder)
+        if not (folder / "ibm3.json").is_file():
+            raise SconesError(
+                f"{folder} holds no IBM Model 3, it has no ibm3.json; make one with "
+                "`scones ibm3 fit` or `scones ibm3 import`."
+            )
+        facts = read_json(folder / "ibm3.json")
+        try:
+            if facts["format"] != FORMAT:
+                raise SconesError(
+                    f"{folder} is an IBM Model 3 of format {facts['format']}, and this version of "
+                    f"scones reads format {FORMAT}; make it again."
+                )
+            translations = Translations(
+                *(_array(folder, f"translations.{name}") for name in ("begins", "words", "probs"))
+            )
+            begins, rows, probs = (
+                _array(folder, f"distortions.{name}") for name in ("begins", "rows", "probs")
+            )
+            distortions = Distortions(begins, rows, probs, facts["spread"])
+            subwords = folder / "subwords.model"
+            return cls(
+                _words(folder / "source.txt", facts["source_words"]),
+                _words(folder / "target.txt", facts["target_words"]),
+                translations,
+                _array(folder, "fertilities.probs"),
+                distortions,
+                facts["p1"],
+                Subwords.load(subwords) if subwords.exists() else None,
+                facts["facts"],
+            )
+        except (KeyError, TypeError, IndexError):
+            raise _damaged(folder / "ibm3.json", "an entry is missing or wrong") from None
+
+
+def _array(folder: Path, name: str) -> NDArray[Any]:
+    path = folder / f"{name}.npy"
+    try:
+        # A plain array over the map: indexing a np.memmap costs several times as much.
+        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    except FileNotFoundError:
+        raise _damaged(path, "the file is missing") from None
+    except (ValueError, EOFError, OSError):
+        raise _damaged(path, "it is no array") from None
+
+
+def _words(path: Path, count: int) -> list[str]:
+    try:
+        words = path.read_bytes().decode().split("\n")[:-1]
+    except (FileNotFoundError, UnicodeDecodeError):
+        raise _damaged(path, "the words are missing or are not UTF-8") from None
+    if len(words) != count:
+        raise _damaged(path, f"it has {len(words):,} words where {count:,} are due")
+    return words
+
+
+def _damaged(path: Path, reason: str) -> SconesError:
+    return SconesError(f"{path} is damaged: {reason}; make the model again.")

@@ -1,0 +1,195 @@
+"""`scones ibm3 sample` and `scones ibm3 measure`."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from running import Done, contents
+from synthetic_toys import save_ibm3
+
+from scones.ibm3.parameters import Distortions, Parameters, Translations
+from scones.text.store import StoreWriter, TokenStore
+from scones.text.subwords import Subwords
+
+pytest.importorskip("numba")
+
+Scones = Callable[..., Done]
+Refused = Callable[..., None]
+
+
+@pytest.fixture(scope="module")
+def model(tiny_subwords: bytes, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of the pieces of the tiny store."""
+    return save_ibm3(tmp_path_factory.mktemp("ibm3") / "model", Subwords(tiny_subwords))
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of whole words, in which nothing is left to chance."""
+    folder = tmp_path_factory.mktemp("ibm3") / "words"
+    begins, numbers = np.array([0, 1, 2, 2]), np.array([1, 0], np.int32)
+    d = Distortions(np.full((1, 1), -1), np.zeros((1, 1), np.int32), np.zeros(0, np.float32), 0.1)
+    Parameters(
+        ["guten", "morgen"],
+        ["morning", "good", "Anna"],
+        Translations(begins, numbers, np.ones(2, np.float32)),
+        np.array([[0, 1]] * 2, np.float32),
+        d,
+        p1=0.1,
+    ).save(folder)
+    return folder
+
+
+def test_text_goes_in_and_translations_come_out(
+    words: Path, scones: Scones, tmp_path: Path
+) -> None:
+    text = "guten morgen\n\nmorgen Anna  xyz\nguten guten guten\n"
+    report = tmp_path / "new" / "report.json"
+    flags = ("--max-length", "3", "--temperature", "0.0001", "--report", report)
+    done = scones("ibm3", "sample", words, *flags, stdin=text.replace("guten guten", "guten " * 4))
+    assert (done.code, done.out) == (0, "good morning\n\nmorning Anna\n\n")
+    assert done.err == (
+        "text: 2 of 4 sentences translated (1 too long, 1 without a word to translate); of 10 "
+        "words 2 were never seen, 1 of them copied, 1 dropped.\n"
+    )
+    found = json.loads(report.read_text())
+    assert found["splits"]["text"]["source_too_long"] == 1
+    assert (found["temperature"], found["seed"]) == (0.0001, 0)
+
+
+def test_the_seed_decides(model: Path, tea_pairs: list[tuple[str, str]], scones: Scones) -> None:
+    text = "".join(f"{source}\n" for source, _ in tea_pairs[:40])
+    outputs = [
+        scones("ibm3", "sample", model, *flags, stdin=text).out
+        for flags in (
+            ("--seed", "3"),
+            ("--seed", "3", "--threads", "3"),
+            ("--seed", "4"),
+            ("--seed", "3", "-T", "0.5"),
+        )
+    ]
+    assert outputs[0] == outputs[1]
+    assert len(set(outputs)) == 3
+    assert outputs[0].count("\n") == 40
+
+
+def test_a_store_becomes_a_store(
+    model: Path, tiny_store: Path, tmp_path: Path, scones: Scones, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags = ("--store", tiny_store, "--seed", "7", "--max-length", "12", "-T", "0.5")
+    assert scones("ibm3", "sample", model, *flags, "--output", tmp_path / "first").code == 0
+    monkeypatch.setattr("scones.ibm3.sampling.CHUNK", 50)
+    done = scones("ibm3", "sample", model, *flags, "--output", tmp_path / "second")
+    assert re.match(r"train: \d+ of 380 sentences translated \(\d+ too long", done.err)
+    assert contents(tmp_path / "first") == contents(tmp_path / "second")
+
+    old, new = TokenStore.open(tiny_store), TokenStore.open(tmp_path / "first")
+    new.verify()
+    assert (new.source_language, new.target_language) == ("de", "en")
+    for split, pairs in (("train", 380), ("dev", 20)):
+        counts = new.report["splits"][split]
+        assert counts["sentences"] == pairs
+        assert counts["translated"] == len(new.split(split)) < pairs
+        assert counts["target_words"] == new.split(split).target_lengths.sum()
+    fitting = [ids.tolist() for ids in old.split("train").sources if len(ids) <= 12]
+    assert [ids.tolist() for ids in new.split("train").sources] == fitting
+    assert new.dev_texts is not None
+    assert set(new.dev_texts[0]) <= set(old.dev_texts[0])
+    decoded = new.subwords.decode(list(new.split("dev").targets))
+    assert new.dev_texts[1] == decoded
+    # Training and development set have numbers of their own.
+    assert new.report["store_digest"] == old.digest
+    assert new.report["digest"] == new.digest
+
+
+def test_sentences_of_training_and_development_have_numbers_of_their_own(
+    model: Path, tiny_subwords: bytes, tmp_path: Path, scones: Scones
+) -> None:
+    subwords = Subwords(tiny_subwords)
+    texts = ["eine Kanne Tee und ein Stück Kuchen und noch ein Stück Kuchen"]
+    (tmp_path / "same").mkdir()
+    with StoreWriter(tmp_path / "same", subwords, "de", "en") as writer:
+        writer.append("train", subwords.encode(texts * 2), subwords.encode(texts * 2))
+        writer.append_dev(texts, texts)
+        writer.finish()
+    flags = ("--store", tmp_path / "same", "--output", tmp_path / "new")
+    assert scones("ibm3", "sample", model, *flags).code == 0
+    new = TokenStore.open(tmp_path / "new")
+    found = [*new.split("train").targets, *new.split("dev").targets]
+    assert len({tuple(ids) for ids in found}) == 3
+    assert scones("ibm3", "sample", model, *flags, "--pairs", "1", "--overwrite").code == 0
+    less = TokenStore.open(tmp_path / "new")
+    assert [ids.tolist() for ids in less.split("train").targets] == [found[0].tolist()]
+
+
+def test_measuring(model: Path, tiny_store: Path, tmp_path: Path, scones: Scones) -> None:
+    flags = ("-T", "1", "-T", "0.2", "--samples", "2", "--output", tmp_path / "out")
+    done = scones("ibm3", "measure", model, "--store", tiny_store, *flags)
+    assert (done.code, done.err) == (0, "γ = 0.2\nγ = 1\n")
+    assert done.out.strip() == (tmp_path / "out" / "ambiguity.md").read_text().strip()
+    result = json.loads((tmp_path / "out" / "ambiguity.json").read_text())
+    low, high = result["rows"]
+    assert (low["temperature"], high["temperature"], result["sentences"]) == (0.2, 1.0, 20)
+    assert low["entropy"]["total"] < high["entropy"]["total"]
+    assert (tmp_path / "out" / "ambiguity.svg").exists()
+
+    text = tmp_path / "dev.de"
+    sources = TokenStore.open(tiny_store).dev_texts
+    assert sources is not None
+    text.write_text("".join(f"{line}\n" for line in sources[0]))
+    again = scones("ibm3", "measure", model, "--source", text, *flags, "--json")
+    assert json.loads(again.out)["rows"] == result["rows"]
+
+
+def test_mistakes(
+    model: Path, words: Path, tiny_store: Path, tmp_path: Path, refused: Refused
+) -> None:
+    new = tmp_path / "new"
+    for wrong in ("0", "-1", "nan", "inf"):
+        refused(
+            *("ibm3", "sample", model, "--temperature", wrong),
+            said=f"temperature must be above 0 and finite, not {float(wrong)}",
+        )
+    both = ("--store", tiny_store, "--output", new)
+    refused("ibm3", "sample", model, *both, "-T", "0", said="must be above 0")
+    refused("ibm3", "sample", model, *both, "--pairs", "0", said="--pairs must be at least 1")
+    refused("ibm3", "sample", words, *both, said="no pieces of a subword model")
+    refused("ibm3", "sample", model, *both[:2], said="--store and --output belong together")
+    refused("ibm3", "sample", model, "--overwrite", said="are for a store")
+    refused("ibm3", "sample", tmp_path, said="holds no IBM Model 3, it has no ibm3.json")
+    refused("ibm3", "sample", model, *both, "--max-length", "1", said="No training sentence of")
+    refused("ibm3", "measure", model, "-o", new, said="by --source or by --store")
+    refused(
+        *("ibm3", "measure", words, "-o", new, "--store", tiny_store),
+        said="no pieces of a subword model",
+    )
+    flags = ("--store", tiny_store, "-o", new, "--sentences", "0")
+    refused("ibm3", "measure", model, *flags, said="--sentences must be at least 1")
+
+
+def test_a_store_of_other_pieces(
+    model: Path, tea_pairs: list[tuple[str, str]], tmp_path: Path, refused: Refused
+) -> None:
+    other = Subwords.train([source for source, _ in tea_pairs], 400)
+    (tmp_path / "other").mkdir()
+    with StoreWriter(tmp_path / "other", other, "de", "en") as writer:
+        writer.finish()
+    flags = ("--store", tmp_path / "other", "--output", tmp_path / "new")
+    refused("ibm3", "sample", model, *flags, said="are not those that the model was fitted to")
+
+
+def test_a_damaged_model(model: Path, tmp_path: Path, refused: Refused) -> None:
+    shutil.copytree(model, tmp_path / "bad")
+    file = tmp_path / "bad" / "translations.probs.npy"
+    whole = file.read_bytes()
+    for content, said in ((b"", "damaged: it is no array"), (whole[:-8], "no array|fit together")):
+        file.write_bytes(content)
+        refused("ibm3", "sample", tmp_path / "bad", stdin="Tee\n", said=said)
+    file.unlink()
+    refused("ibm3", "sample", tmp_path / "bad", said="damaged: the file is missing")

@@ -1,0 +1,419 @@
+"""Fitting: sil-thot's tables read the right way round, planted parameters found again."""
+
+from __future__ import annotations
+
+import math
+import sys
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from scones.errors import SconesError
+from scones.ibm3.corpus import FilePairs, StorePairs
+from scones.ibm3.fitting import fit
+from scones.ibm3.options import Cut, FitOptions
+from scones.ibm3.parameters import ANY, Parameters
+from scones.ibm3.report import FitReport, frequent_words
+from scones.ibm3.tables import pack_distortions, pack_fertilities, pack_translations
+from scones.ibm3.thot import FIRST_WORD, NULL, Tables
+
+thot = pytest.importorskip("thot.alignment")
+
+# The planted language: what a source word becomes, into how many words, and NULL's own words.
+KINDS = 4
+SOURCES = [f"{kind}{number}" for kind in "abcd" for number in range(KINDS)]
+TARGETS = [*SOURCES, *(f"{name}'" for name in SOURCES), "of", "so"]
+TRANSLATIONS: dict[str, dict[str, float]] = {
+    **{x: {x: 1.0} if x[0] in "ab" else {x: 0.7, f"{x}'": 0.3} for x in SOURCES},
+    "NULL": {"of": 0.8, "so": 0.2},
+}
+FERTILITIES: dict[str, list[float]] = {
+    x: {"a": [0.0, 1.0], "b": [0.4, 0.6], "c": [0.1, 0.9], "d": [0.0, 0.5, 0.5]}[x[0]]
+    for x in SOURCES
+}
+P1 = 0.1
+
+
+def plant(pairs: int, seed: int = 1) -> list[tuple[list[int], list[int]]]:
+    """Tell IBM 3's story many times, as plainly as it can be told."""
+    rng = Random(seed)
+    corpus: list[tuple[list[int], list[int]]] = []
+    while len(corpus) < pairs:
+        source = rng.choices(SOURCES, k=rng.randint(3, 8))
+        fertilities = [pick(rng, dict(enumerate(FERTILITIES[x]))) for x in source]
+        spurious = sum(rng.random() < P1 for _ in range(sum(fertilities)))
+        length = sum(fertilities) + spurious
+        target: list[int | None] = [None] * length
+        for i, (word, fertility) in enumerate(zip(source, fertilities, strict=True)):
+            for _ in range(fertility):
+                vacant = [j for j in range(length) if target[j] is None]
+                diagonal = i * length / len(source)
+                place = pick(rng, {j: 0.2 ** abs(j - diagonal) for j in vacant})
+                target[place] = TARGETS.index(pick(rng, TRANSLATIONS[word]))
+        for j in range(length):
+            if target[j] is None:
+                target[j] = TARGETS.index(pick(rng, TRANSLATIONS["NULL"]))
+        if length:
+            corpus.append(
+                ([SOURCES.index(x) for x in source], [y for y in target if y is not None])
+            )
+    return corpus
+
+
+def pick(rng: Random, probs: dict[Any, float]) -> Any:
+    """Draw one by its probability."""
+    return rng.choices(list(probs), list(probs.values()))[0]
+
+
+@pytest.fixture(scope="module")
+def planted() -> tuple[Parameters, FitReport]:
+    """The planted language, fitted."""
+    return fit(plant(3000), SOURCES, TARGETS)
+
+
+def translations(parameters: Parameters, row: int) -> dict[str, float]:
+    words, probs = parameters.translations.of(row)
+    return {parameters.target_words[y]: float(p) for y, p in zip(words, probs, strict=True)}
+
+
+def test_planted_parameters_are_found(planted: tuple[Parameters, FitReport]) -> None:
+    parameters, _ = planted
+    for number, word in enumerate([*SOURCES, "NULL"]):
+        found = translations(parameters, number)
+        for target in TARGETS:
+            planted_prob = TRANSLATIONS[word].get(target, 0.0)
+            assert found.get(target, 0.0) == pytest.approx(planted_prob, abs=0.05), (word, target)
+    for number, word in enumerate(SOURCES):
+        for fertility in range(parameters.fertilities.shape[1]):
+            probs = FERTILITIES[word]
+            expected = probs[fertility] if fertility < len(probs) else 0.0
+            assert parameters.fertilities[number, fertility] == pytest.approx(expected, abs=0.05)
+    assert parameters.p1 == pytest.approx(P1, abs=0.05)
+
+
+def test_log_probability_rises_within_each_model(planted: tuple[Parameters, FitReport]) -> None:
+    _, report = planted
+    stages = {stage.name: stage.log_probs for stage in report.stages}
+    assert {name: len(values) for name, values in stages.items()} == {
+        "read": 0, "IBM 1": 5, "HMM": 5, "IBM 3": 5, "tables": 0,
+    }  # fmt: skip
+    for values in stages.values():
+        assert all(later >= earlier - 1e-3 for earlier, later in pairwise(values))
+    assert stages["IBM 1"][-1] > stages["IBM 1"][0] + 0.1
+
+
+def test_places_follow_the_source(planted: tuple[Parameters, FitReport]) -> None:
+    """The first source word stands at the front of the target, the last one at its end."""
+    parameters, _ = planted
+    distortions = parameters.distortions
+    assert distortions.of(1, 6, 6).argmax() == 0
+    assert distortions.of(6, 6, 6).argmax() == 5
+    assert distortions.of(1, 6, 6)[0] > 0.5
+    assert 0.05 <= distortions.spread <= 0.6
+
+
+@pytest.mark.parametrize("distortions", ["target", "both"])
+@pytest.mark.parametrize("middle", ["hmm", "ibm2"])
+def test_tables_are_those_of_sil_thot(distortions: str, middle: str) -> None:
+    """Every entry of t, n and d as sil-thot's own functions give it: nothing is exchanged."""
+    model = trained(plant(300), compact=distortions == "target", middle=middle)
+    tables = Tables(model)
+    t = np.zeros((model.src_vocab_size, model.trg_vocab_size))
+    t[tables.translations["source"], tables.translations["target"]] = tables.translation_probs
+    n = np.zeros((model.src_vocab_size, 10))
+    n[tables.fertilities["source"], tables.fertilities["fertility"]] = tables.fertility_probs
+    for source in (NULL, *range(FIRST_WORD, model.src_vocab_size)):
+        for target in range(FIRST_WORD, model.trg_vocab_size):
+            if t[source, target] > 0:
+                prob = model.translation_prob(source, target)
+                assert t[source, target] == pytest.approx(prob, abs=1e-5)
+        for fertility in range(10) if source else ():
+            prob = model.fertility_prob(source, fertility)
+            assert n[source, fertility] == pytest.approx(prob, abs=1e-5)
+    assert t.sum(1)[FIRST_WORD:] == pytest.approx(np.ones(len(SOURCES)), abs=1e-4)
+    real = tables.distortions[:, 0] > 0
+    packed = pack_distortions(tables.distortions[real], tables.distortion_probs[real])
+    assert (len(packed.begins) == ANY + 1) == (distortions == "target")
+    for (i, source, target, j), prob in zip(
+        tables.distortions[real].tolist(), tables.distortion_probs[real], strict=True
+    ):
+        length = source or 7  # any does: it is not asked for
+        assert model.distortion_prob(i, length, target, j) == pytest.approx(prob, abs=1e-5)
+        assert packed.of(i, length, target)[j - 1] == pytest.approx(prob, abs=1e-5)
+
+
+def test_probability_of_an_alignment_from_the_tables() -> None:
+    """Brown's formula with t, n, d and p1 as they are read gives sil-thot's log-probability."""
+    corpus = plant(300)
+    model = trained(corpus)
+    tables = Tables(model)
+    t, n, d = (
+        dict(zip(map(tuple, keys.tolist()), probs, strict=True))
+        for keys, probs in (
+            (tables.translations[["source", "target"]], tables.translation_probs),
+            (tables.fertilities[["source", "fertility"]], tables.fertility_probs),
+            (tables.distortions, tables.distortion_probs),
+        )
+    )
+    checked = 0
+    for source, target in corpus[:40]:
+        xs = [model.get_src_word_index(str(x)) for x in source]
+        ys = [model.get_trg_word_index(str(y)) for y in target]
+        found, matrix = model.get_best_alignment(xs, ys)
+        links = matrix.to_numpy()
+        spurious = int((links.sum(0) == 0).sum())
+        m = len(ys)
+        log_prob = (
+            math.log(math.comb(m - spurious, spurious))
+            + spurious * math.log(tables.p1)
+            + (m - 2 * spurious) * math.log(1 - tables.p1)
+        )
+        for i, x in enumerate(xs):
+            fertility = int(links[i].sum())
+            log_prob += math.log(math.factorial(fertility) * n[x, fertility])
+        for j, y in enumerate(ys):
+            if not links[:, j].any():
+                log_prob += math.log(t[NULL, y])
+                continue
+            i = int(links[:, j].argmax())
+            log_prob += math.log(t[xs[i], y]) + math.log(d[i + 1, ANY, m, j + 1])
+        length = model.sentence_length_log_prob(len(xs), m)
+        assert found - length == pytest.approx(log_prob, abs=1e-3)
+        checked += 1
+    assert checked == 40
+
+
+def trained(corpus: Any, compact: bool = True, middle: str = "hmm") -> Any:
+    """A small IBM 3 of sil-thot itself."""
+    first = thot.Ibm1AlignmentModel()
+    for source, target in corpus:
+        first.add_sentence_pair([str(x) for x in source], [str(y) for y in target])
+    run(first, 3)
+    kind = thot.HmmAlignmentModel if middle == "hmm" else thot.Ibm2AlignmentModel
+    second = kind(first)
+    if middle == "ibm2":
+        second.compact_alignment_table = compact
+    run(second, 3)
+    third = thot.Ibm3AlignmentModel(second)
+    third.compact_alignment_table = compact
+    run(third, 3)
+    return third
+
+
+def run(model: Any, iterations: int) -> None:
+    model.start_training()
+    for _ in range(iterations):
+        model.train()
+    model.end_training()
+
+
+def test_same_corpus_gives_the_same_words_whatever_their_numbers() -> None:
+    """Source and target have vocabularies of their own, and words that never occur have no row."""
+    corpus = plant(500)
+    moved = [([x + 3 for x in source], [y + 5 for y in target]) for source, target in corpus]
+    names = [*["?"] * 3, *SOURCES], [*["?"] * 5, *TARGETS]
+    plain, _ = fit(corpus, SOURCES, TARGETS)
+    shifted, report = fit(moved, *names)
+    for number in range(len(SOURCES)):
+        assert translations(shifted, number + 3) == pytest.approx(
+            translations(plain, number), abs=1e-4
+        )
+    assert shifted.translations.of(0)[0].size == 0
+    assert not shifted.fertilities[0].any()
+    assert report.source_counts[:3].sum() == 0
+    assert report.sizes["source words"] == len(SOURCES)
+
+
+def test_ibm2_instead_of_the_hmm() -> None:
+    options = FitOptions(hmm=0, ibm2=4, ibm3=3, distortions="both")
+    parameters, report = fit(plant(800), SOURCES, TARGETS, options)
+    assert [stage.name for stage in report.stages] == ["read", "IBM 1", "IBM 2", "IBM 3", "tables"]
+    assert translations(parameters, SOURCES.index("a1"))["a1"] > 0.9
+    assert parameters.distortions.begins.shape[0] > 1
+    assert (parameters.distortions.begins[ANY] == -1).all()
+
+
+def test_facts_are_kept_with_the_parameters(tmp_path: Path) -> None:
+    parameters, report = fit(plant(200), SOURCES, TARGETS, FitOptions(ibm3=1))
+    parameters.save(tmp_path / "model")
+    facts = Parameters.load(tmp_path / "model").facts
+    assert facts["made_by"].startswith("sil-thot ")
+    assert facts["options"]["ibm3"] == 1
+    assert facts["pairs"] == 200
+    assert facts["stages"] == report.to_json()["stages"]
+    assert facts["peak_memory"] > 1e7
+
+
+def test_empty_and_long_pairs_are_left_out_and_counted() -> None:
+    corpus = [*plant(50), ([], [1]), ([1], []), ([1] * 9, [1]), ([1], [1] * 30)]
+    _, report = fit(corpus, SOURCES, TARGETS, FitOptions(max_length=8, ibm3=1))
+    long = sum(max(len(source), len(target)) > 8 for source, target in corpus)
+    assert report.left_out == {"empty": 2, "too long": long}
+    assert report.pairs == len(corpus) - 2 - long
+
+
+def test_long_sentences_are_fitted_to_but_not_measured() -> None:
+    """Their probabilities are below what sil-thot's numbers can hold."""
+    corpus = [([number % 4] * 60, [number % 4] * 60) for number in range(8)]
+    parameters, report = fit(corpus, SOURCES, TARGETS, FitOptions(ibm3=1))
+    assert [stage.log_probs for stage in report.stages] == [[]] * 5
+    assert translations(parameters, 2)[TARGETS[2]] > 0.9
+
+
+def test_no_pairs_at_all() -> None:
+    with pytest.raises(SconesError, match=r"no pair .*: 1 are empty, 0 are too long\.$"):
+        fit([([], [])], SOURCES, TARGETS)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"ibm3": 0}, "ibm3 is 0; it must be at least 1."),
+        ({"ibm1": -1}, "ibm1 is -1; it must be at least 1."),
+        ({"ibm2": 5}, "hmm is 5 and ibm2 is 5; one of them must be 0 and the other at least 1."),
+        ({"hmm": 0}, "hmm is 0 and ibm2 is 0; one of them must be 0 and the other at least 1."),
+        ({"max_length": 300}, "max_length is 300; sil-thot takes sentences of 200 words at most."),
+        ({"distortions": "all"}, "distortions is 'all'; it must be target or both."),
+        ({"threshold": 1.0}, "threshold is 1.0; it must be from 0 to below 1."),
+        ({"fertility_smoothing": -1.0}, "fertility_smoothing is -1.0; it must be 0 or more."),
+    ],
+)
+def test_options_that_make_no_sense(wrong: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(SconesError) as problem:
+        FitOptions(**wrong)
+    assert str(problem.value) == sentence
+
+
+def test_without_sil_thot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "thot", None)
+    with pytest.raises(SconesError, match=r"needs sil-thot; install scones\[ibm3\]"):
+        fit(plant(5), SOURCES, TARGETS)
+
+
+def test_a_full_disk() -> None:
+    class Full:
+        def print(self, prefix: str) -> bool:
+            return False
+
+    with pytest.raises(SconesError, match=r"could not save its tables in .*; make room there"):
+        Tables(Full())
+
+
+def test_frequent_words_are_shown() -> None:
+    corpus = [([0, 1, 2], [0, 1, 2]), ([1, 2], [1, 2]), ([2], [2]), ([3, 2], [3, 2])] * 10
+    words = ["Haus", "den", "ab", "1234"]
+    parameters, report = fit(corpus, words, ["house", "the", "off", "1234"])
+    shown = frequent_words(parameters, report.source_counts, 20, best=1)
+    # Neither a word of two letters nor a number; the more frequent first.
+    assert [(word, best[0][0]) for word, best in shown] == [("den", "the"), ("Haus", "house")]
+    assert len(frequent_words(parameters, report.source_counts, 1)) == 1
+
+
+class TestPacking:
+    """Entries to rows."""
+
+    def test_threshold_and_best_and_what_they_take(self) -> None:
+        sources = np.array([2, 0, 0, 0, 2, 0])
+        targets = np.array([4, 1, 2, 3, 1, 0])
+        probs = np.array([0.25, 0.5, 0.3, 0.15, 0.75, 0.05])
+        table, lost = pack_translations(sources, targets, probs, 3, Cut(threshold=0.1, best=2))
+        assert table.begins.tolist() == [0, 2, 2, 4]
+        assert table.words.tolist() == [1, 2, 1, 4]
+        assert table.probs == pytest.approx([0.625, 0.375, 0.75, 0.25])
+        assert lost == pytest.approx([0.2, 0, 0])
+
+    def test_the_best_word_stays(self) -> None:
+        table, _ = pack_translations(
+            np.zeros(4, int), np.arange(4), np.full(4, 0.25), 1, Cut(threshold=0.5)
+        )
+        assert table.words.tolist() == [0]
+        assert table.probs.tolist() == [1.0]
+
+    def test_fertilities(self) -> None:
+        table, lost = pack_fertilities(
+            np.array([1, 1, 1]), np.array([0, 2, 5]), np.array([0.3, 0.695, 0.005]), 2, Cut(0.01)
+        )
+        assert table.shape == (2, 3)
+        assert table[1] == pytest.approx([0.3 / 0.995, 0, 0.695 / 0.995])
+        assert not table[0].any()
+        assert lost == pytest.approx([0, 0.005])
+
+    def test_distortions_by_both_lengths(self) -> None:
+        entries = np.array([[1, 2, 3, 1], [1, 2, 3, 3], [2, 2, 3, 2], [1, 4, 2, 2]])
+        table = pack_distortions(entries, np.array([0.6, 0.2, 0.5, 1.0]))
+        assert table.of(1, 2, 3) == pytest.approx([0.75, 0, 0.25])
+        assert table.of(2, 2, 3) == pytest.approx([0, 1, 0])
+        assert table.of(1, 4, 2) == pytest.approx([0, 1])
+        centred = table.of(2, 3, 3)  # lengths never seen
+        assert centred.argmax() == 1
+        assert centred[0] == pytest.approx(centred[2])
+
+    def test_spread_is_that_of_the_rows(self) -> None:
+        """Rows that fall off by a factor give this factor back."""
+        places = np.arange(1, 200)
+        entries = np.stack([np.full(199, 1), np.zeros(199), np.full(199, 199), places], axis=1)
+        for factor in (0.3, 0.6, 0.9):
+            table = pack_distortions(entries, factor ** np.abs(places - 100.0))
+            assert table.spread == pytest.approx(factor, abs=0.01)
+
+
+class TestCorpus:
+    """Pairs from a store or from files."""
+
+    def test_files_split_at_spaces(self, tmp_path: Path) -> None:
+        (tmp_path / "a").write_text("der Hund\nder Kater \n\n")
+        (tmp_path / "b").write_text("the dog\nthe  cat\nx\n")
+        pairs = FilePairs(tmp_path / "a", tmp_path / "b")
+        assert pairs.source_words == ["der", "Hund", "Kater"]
+        assert pairs.target_words == ["the", "dog", "cat", "x"]
+        assert list(pairs) == [([0, 1], [0, 1]), ([0, 2], [0, 2]), ([], [3])]
+        assert pairs.subwords is None
+
+    def test_some_of_the_pairs_from_all_over(self, tmp_path: Path) -> None:
+        for name in "ab":
+            (tmp_path / name).write_text("".join(f"{number}\n" for number in range(100)))
+        pairs = list(FilePairs(tmp_path / "a", tmp_path / "b", limit=7))
+        assert len(pairs) == 7
+        gaps = {later[0][0] - earlier[0][0] for earlier, later in pairwise(pairs)}
+        assert gaps <= {14, 15}
+
+    def test_a_broken_line_is_named(self, tmp_path: Path) -> None:
+        (tmp_path / "a").write_bytes(b"ja\n\xe4\n")
+        (tmp_path / "b").write_bytes(b"yes\nno\n")
+        with pytest.raises(SconesError, match=r"a, line 2 is not UTF-8 text \(byte 1 is 0xE4\)"):
+            FilePairs(tmp_path / "a", tmp_path / "b")
+
+    def test_files_of_unequal_length(self, tmp_path: Path) -> None:
+        (tmp_path / "a").write_text("ja\nnein\n")
+        (tmp_path / "b").write_text("yes\n")
+        with pytest.raises(SconesError, match=r"has 2 lines but .* has 1"):
+            FilePairs(tmp_path / "a", tmp_path / "b")
+
+    def test_a_store_and_its_files_say_the_same(self, tmp_path: Path) -> None:
+        from scones.text.store import StoreWriter, TokenStore
+        from scones.text.subwords import Subwords
+
+        sources = [f"das Haus {number} ist rot" for number in range(60)]
+        targets = [f"the house {number} is red" for number in range(60)]
+        subwords = Subwords.train(sources + targets, 300)
+        (tmp_path / "store").mkdir()
+        with StoreWriter(tmp_path / "store", subwords, "de", "en") as writer:
+            writer.append("train", subwords.encode(sources), subwords.encode(targets))
+            writer.finish()
+        (tmp_path / "a").write_text("".join(f"{text}\n" for text in sources))
+        (tmp_path / "b").write_text("".join(f"{text}\n" for text in targets))
+        stored = StorePairs(TokenStore.open(tmp_path / "store"), limit=20)
+        filed = FilePairs(tmp_path / "a", tmp_path / "b", subwords, limit=20)
+        assert [(list(x), list(y)) for x, y in stored] == list(filed)
+        assert len(list(stored)) == 20
+        assert stored.source_words == filed.target_words == stored.target_words
+        parameters, _ = fit(
+            stored, stored.source_words, stored.target_words, subwords=stored.subwords
+        )
+        assert parameters.subwords is not None
+        shown = dict(frequent_words(parameters, np.bincount([7], minlength=300) * 9, 5))
+        assert all(word.startswith("▁") for word in shown)

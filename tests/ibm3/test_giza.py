@@ -1,0 +1,221 @@
+"""The tables of GIZA++: read the right way round, refused where they do not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scones.errors import SconesError
+from scones.ibm3.giza import Vocabulary, import_tables
+from scones.ibm3.options import Cut
+from scones.ibm3.parameters import ANY, Parameters
+from scones.text.subwords import Subwords
+
+# GIZA's numbers begin at 2, and 1 stands for unknown words; the last source word never occurs.
+FILES = {
+    "de.vcb": "1 UNK 0\n2 das 50\n3 Haus 30\n4 nie 0\n",
+    "en.vcb": "2 the 60\n3 house 20\n4 home 10\n5 of 5\n",
+    "run.t3.final": "0 5 1\n2 2 0.9\n2 5 0.1\n3 3 0.75\n3 4 0.25\n",
+    "run.n3.final": "2 0.25 0.75 0 0 \n3 0 0.5 0.5 0 \n",
+    # j i l m: for targets of 3 words, the second source word goes to the first place.
+    "run.d3.final": "1 0 100 3 0.5\n3 1 100 3 1\n1 2 100 3 0.8\n2 2 100 3 0.2\n1 1 100 1 1\n",
+    "run.p0_3.final": "0.875\n",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, content in FILES.items():
+        (tmp_path / name).write_text(content)
+    return tmp_path
+
+
+def read(folder: Path, subwords: Subwords | None = None, cut: Cut | None = None) -> Parameters:
+    return import_tables(folder / "run", folder / "de.vcb", folder / "en.vcb", subwords, cut)[0]
+
+
+def row(parameters: Parameters, word: str) -> dict[str, float]:
+    number = parameters.null if word == "NULL" else list(parameters.source_words).index(word)
+    words, probs = parameters.translations.of(number)
+    return {parameters.target_words[y]: float(p) for y, p in zip(words, probs, strict=True)}
+
+
+def test_everything_is_the_right_way_round(folder: Path) -> None:
+    parameters = read(folder)
+    assert parameters.source_words == ["UNK", "das", "Haus", "nie"]
+    assert parameters.target_words == ["the", "house", "home", "of"]
+    assert row(parameters, "das") == pytest.approx({"the": 0.9, "of": 0.1})
+    assert row(parameters, "Haus") == pytest.approx({"house": 0.75, "home": 0.25})
+    assert row(parameters, "NULL") == {"of": 1.0}
+    assert row(parameters, "nie") == {}
+    assert parameters.fertilities.tolist() == [[0, 0, 0], [0.25, 0.75, 0], [0, 0.5, 0.5], [0, 0, 0]]
+    assert parameters.p1 == 0.125
+
+
+def test_places_of_any_source_length(folder: Path) -> None:
+    """One l in the whole file stands for all: GIZA leaves it out of its tables."""
+    distortions = read(folder).distortions
+    assert distortions.begins.shape[0] == ANY + 1
+    for length in (2, 5, 100):
+        assert distortions.of(1, length, 3) == pytest.approx([0, 0, 1])
+        assert distortions.of(2, length, 3) == pytest.approx([0.8, 0.2, 0])
+    assert distortions.of(1, 7, 1).tolist() == [1.0]
+
+
+def test_places_by_both_lengths(folder: Path) -> None:
+    (folder / "run.d3.final").write_text("2 1 1 2 1\n1 1 2 2 0.7\n2 1 2 2 0.3\n1 2 2 2 1\n")
+    distortions = read(folder).distortions
+    assert distortions.of(1, 1, 2).tolist() == [0.0, 1.0]
+    assert distortions.of(1, 2, 2) == pytest.approx([0.7, 0.3])
+    assert distortions.of(2, 2, 2).tolist() == [1.0, 0.0]
+
+
+def test_counts_and_pruning(folder: Path) -> None:
+    parameters, counts = import_tables(
+        folder / "run", folder / "de.vcb", folder / "en.vcb", cut=Cut(threshold=0.2)
+    )
+    assert counts.tolist() == [0, 50, 30, 0]
+    assert row(parameters, "das") == {"the": 1.0}
+    assert parameters.facts["lost"]["t"] == pytest.approx(0.1 * 50 / 80)
+
+
+def test_what_is_saved_is_what_was_read(folder: Path) -> None:
+    parameters = read(folder)
+    parameters.save(folder / "model")
+    again = Parameters.load(folder / "model")
+    assert row(again, "Haus") == row(parameters, "Haus")
+    assert again.p1 == parameters.p1
+    assert again.source_words == parameters.source_words
+
+
+def test_words_that_are_pieces_get_their_numbers(folder: Path, tiny_subwords: bytes) -> None:
+    subwords = Subwords(tiny_subwords)
+    pieces = subwords.pieces(range(len(subwords)))
+    first, second = pieces[280], pieces[290]
+    (folder / "de.vcb").write_text(f"1 UNK 0\n2 {second} 9\n3 {first} 8\n")
+    (folder / "en.vcb").write_text(
+        f"2 {first} 9\n3 {second} 8\n4 {pieces[299]} 1\n5 {pieces[5]} 1\n"
+    )
+    parameters = read(folder, subwords)
+    assert parameters.source_words == parameters.target_words == pieces
+    assert row(parameters, second) == pytest.approx({first: 0.9, pieces[5]: 0.1})
+    assert parameters.subwords is subwords
+    (folder / "de.vcb").write_text("2 Haustür 9\n3 x 8\n")
+    with pytest.raises(SconesError, match=r"de\.vcb, line 1 has the word 'Haustür', no piece of"):
+        read(folder, subwords)
+
+
+def test_a_word_with_a_wide_space_is_one_word(tmp_path: Path) -> None:
+    (tmp_path / "a.vcb").write_text("2 a\u00a0b 3\n")
+    assert Vocabulary.read(tmp_path / "a.vcb").words == ["a\u00a0b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("run.t3.final", "2 2 0.9\n2 x 0.1\n", "line 2 has 'x' where a number of 0 or more is due"),
+        ("run.t3.final", "2 2 0.9\n2 2\n", "line 2 has 2 columns instead of 3"),
+        ("run.t3.final", "2 2 -0.9\n", "line 1 has '-0.9' where a number of 0 or more is due"),
+        ("run.t3.final", "2 2 nan\n", "line 1 has 'nan' where a number of 0 or more is due"),
+        ("run.t3.final", "", "is empty"),
+        ("run.t3.final", "2 2 1\n9 2 1\n", "line 2 has the number 9, which is no word of"),
+        ("run.t3.final", "2 2 1\n3 9 1\n", "line 2 has the number 9, which is no word of"),
+        ("run.t3.final", "2 0 1\n", "line 1 has the number 0, which is no word of"),
+        ("run.t3.final", "2 2 1\n3 2 1\n2 3 0.5\n", "has probabilities that sum to 1.5"),
+        ("run.n3.final", "2 0.5 0.5\n7 0.5 0.5\n", "line 2 has the number 7, which is no word of"),
+        ("run.n3.final", "2 0.5 0.5\n3 0.5 0.5 0\n", "line 2 has 4 columns instead of 3"),
+        ("run.n3.final", "2\n", "line 1 has 1 columns instead of 2"),
+        ("run.n3.final", "2 0.9 0.9\n", "has probabilities that sum to 1.8"),
+        ("run.d3.final", "1 2 3\n", "line 1 has 3 columns instead of 5"),
+        ("run.d3.final", "4 1 100 3 1\n", "puts a word at place 4 of 3, from the one at 1 of 100"),
+        ("run.d3.final", "1 1 100 3000000 1\n", "it should hold j, i, l, m up to 2,000 and"),
+        ("run.d3.final", "1 1 9 3 1\n1 1 8 3 1\n2 1 8 3 1\n", "has probabilities that sum to 2"),
+        ("run.p0_3.final", "1.5\n", "line 1 holds 1.5, which is no probability above 0"),
+        ("run.p0_3.final", "0.5\n0.5\n", "holds 2 numbers instead of one, p0"),
+        ("de.vcb", "2 das\n", "line 1 is not a number, a word and a count"),
+        ("de.vcb", "2 das 5\nzwei Haus 5\n", "line 2 is not a number, a word and a count"),
+        ("de.vcb", "2 das 5\n2 Haus 5\n", "line 2 has the number 2, which is taken"),
+        ("de.vcb", "0 NULL 5\n2 Haus 5\n", "line 1 has the number 0, which is taken"),
+        ("de.vcb", f"{1 << 70} das 5\n", "which is taken or no number of a word"),
+        ("de.vcb", "", "is empty"),
+    ],
+)
+def test_files_that_do_not_fit(folder: Path, name: str, content: str, sentence: str) -> None:
+    (folder / name).write_text(content)
+    with pytest.raises(SconesError) as problem:
+        read(folder)
+    message = str(problem.value)
+    assert message.startswith(str(folder / name))
+    assert sentence in message
+    assert message.count(". ") == 0  # one sentence
+    assert message.endswith(".")
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_a_missing_file_is_named(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    with pytest.raises(SconesError, match=rf"{name} does not exist"):
+        read(folder)
+
+
+def test_exchanged_vocabularies_are_noticed(folder: Path) -> None:
+    with pytest.raises(SconesError, match=r"no word of .*de\.vcb; give the vocabularies"):
+        import_tables(folder / "run", folder / "en.vcb", folder / "de.vcb")
+
+
+def test_as_sil_thot_says(tmp_path: Path) -> None:
+    """A model of sil-thot written as GIZA++ would: both readers give the same parameters."""
+    thot = pytest.importorskip("thot.alignment")
+    from scones.ibm3.fitting import fit
+    from scones.ibm3.options import FitOptions
+
+    rng = np.random.default_rng(2)
+    corpus = []
+    for _ in range(200):
+        source = rng.integers(0, 5, rng.integers(2, 6)).tolist()
+        corpus.append((source, [x for x in source[::-1] for _ in range(1 + (x == 3))]))
+    names = [f"w{number}" for number in range(5)]
+    fitted, _ = fit(corpus, names, names, FitOptions(threshold=0.0))
+    assert thot
+    write_as_giza(fitted, tmp_path)
+    read_again, _ = import_tables(
+        tmp_path / "run", tmp_path / "v.vcb", tmp_path / "v.vcb", cut=Cut(threshold=0.0)
+    )
+    for word in [*names, "NULL"]:
+        assert row(read_again, word) == pytest.approx(row(fitted, word), abs=1e-5)
+    assert read_again.fertilities == pytest.approx(fitted.fertilities, abs=1e-5)
+    assert read_again.p1 == pytest.approx(fitted.p1, abs=1e-6)
+    for i, source, target in ((1, 2, 2), (2, 4, 4), (1, 5, 6)):
+        assert read_again.distortions.of(i, source, target) == pytest.approx(
+            fitted.distortions.of(i, source, target), abs=1e-5
+        )
+
+
+def write_as_giza(parameters: Parameters, folder: Path) -> None:
+    """Write tables whose words are numbered from 2 on, for targets of any source length."""
+    words = list(parameters.source_words)
+    vocabulary = "".join(f"{number + 2} {word} 1\n" for number, word in enumerate(words))
+    (folder / "v.vcb").write_text(vocabulary)
+    lines = []
+    for number in range(len(words) + 1):
+        for y, prob in zip(*parameters.translations.of(number), strict=True):
+            lines.append(f"{0 if number == parameters.null else number + 2} {y + 2} {prob:.6g}\n")
+    (folder / "run.t3.final").write_text("".join(lines))
+    (folder / "run.n3.final").write_text(
+        "".join(
+            f"{number + 2} {' '.join(f'{prob:.6g}' for prob in probs)} \n"
+            for number, probs in enumerate(parameters.fertilities)
+        )
+    )
+    table = parameters.distortions
+    lines = [
+        f"{j} {i} 100 {m} {prob:.6g}\n"
+        for m in range(table.begins.shape[1])
+        for i in range(1, int(table.rows[ANY, m]) + 1)
+        for j, prob in enumerate(table.of(i, 100, m), start=1)
+        if prob > 1e-7
+    ]
+    (folder / "run.d3.final").write_text("".join(lines))
+    (folder / "run.p0_3.final").write_text(f"{1 - parameters.p1:.6g}\n")

@@ -1,0 +1,171 @@
+"""The folder of parameters: what is saved is what is loaded, and nothing damaged is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from scones.errors import SconesError
+from scones.ibm3.parameters import Distortions, Parameters, Translations
+from scones.text.subwords import Subwords
+
+
+def parameters(**changes: Any) -> Parameters:
+    """Two source words, three target words, places for two lengths."""
+    given: dict[str, Any] = {
+        "source_words": ["ja", "nein"],
+        "target_words": ["yes", "no", "well"],
+        "translations": Translations(
+            np.array([0, 2, 3, 4]),
+            np.array([0, 2, 1, 2], np.int32),
+            np.array([0.75, 0.25, 1, 1], np.float32),
+        ),
+        "fertilities": np.array([[0, 1], [0.5, 0.5]], np.float32),
+        "distortions": Distortions(
+            np.array([[-1, 0, 1], [-1, -1, -1], [-1, -1, 3]]),
+            np.array([[0, 1, 1], [0, 0, 0], [0, 0, 2]], np.int32),
+            np.array([1, 0.25, 0.75, 0.5, 0.5, 0, 0], np.float32),
+            0.5,
+        ),
+        "p1": 0.1,
+        "facts": {"pairs": 7},
+    }
+    return Parameters(**given | changes)
+
+
+def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+    made = parameters()
+    made.save(tmp_path / "model")
+    found = Parameters.load(tmp_path / "model")
+    assert (found.source_words, found.target_words) == (made.source_words, made.target_words)
+    assert (found.p1, found.facts, found.subwords) == (0.1, {"pairs": 7}, None)
+    assert found.null == 2
+    for word in range(3):
+        for left, right in zip(
+            found.translations.of(word), made.translations.of(word), strict=True
+        ):
+            assert left.tolist() == right.tolist()
+    assert found.fertilities.tolist() == made.fertilities.tolist()
+    assert found.distortions.of(1, 2, 2).tolist() == [0.5, 0.5]
+    assert found.distortions.spread == 0.5
+    with pytest.raises(SconesError, match=r"exists already"):
+        made.save(tmp_path / "model")
+    replace(made, p1=0.2).save(tmp_path / "model", overwrite=True)
+    assert Parameters.load(tmp_path / "model").p1 == 0.2
+
+
+def test_arrays_are_mapped_and_not_read(tmp_path: Path) -> None:
+    parameters().save(tmp_path / "model")
+    probs = Parameters.load(tmp_path / "model").translations.probs
+    assert isinstance(probs.base, np.memmap)
+    assert not probs.flags.writeable
+
+
+def test_rows_of_places_and_their_fallbacks() -> None:
+    distortions = parameters().distortions
+    assert distortions.of(1, 2, 2) == pytest.approx([0.5, 0.5])  # these lengths
+    assert distortions.of(1, 9, 2) == pytest.approx([0.25, 0.75])  # any source length
+    # The row of zeros was never seen, and for any source length there is no second word.
+    assert distortions.of(2, 2, 2) == pytest.approx([1 / 3, 2 / 3])
+    unseen = distortions.of(2, 3, 3)  # no such target length
+    assert unseen == pytest.approx([0.25, 0.5, 0.25])
+    for i, source, target in ((1, 1, 1), (5, 5, 9), (9, 12, 4)):
+        assert distortions.of(i, source, target).sum() == pytest.approx(1)
+        assert len(distortions.of(i, source, target)) == target
+
+
+def test_words_may_hold_any_character_but_a_line_end(tmp_path: Path) -> None:
+    words = ["a\u2028b", "\u00a0", "\x85"]
+    parameters(target_words=words).save(tmp_path / "model")
+    assert Parameters.load(tmp_path / "model").target_words == words
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"source_words": ["ja"]}, "t has another number of source words"),
+        ({"target_words": ["yes", "no"]}, "t names target words that there are not"),
+        ({"fertilities": np.ones((3, 2), np.float32)}, "n has another number of source words"),
+        ({"fertilities": np.full((2, 2), -1.0, np.float32)}, "n holds numbers that are no"),
+        ({"fertilities": np.full((2, 2), np.nan, np.float32)}, "n holds numbers that are no"),
+        ({"p1": 1.0}, "p1 is 1.0"),
+        ({"p1": float("nan")}, "p1 is nan"),
+    ],
+)
+def test_tables_that_do_not_fit(changes: dict[str, Any], problem: str) -> None:
+    with pytest.raises(SconesError) as error:
+        parameters(**changes)
+    message = str(error.value)
+    assert message.startswith("These tables of IBM Model 3 do not fit together: ")
+    assert problem in message
+
+
+def test_blocks_of_places_that_do_not_fit() -> None:
+    good = parameters().distortions
+    for wrong in (replace(good, probs=good.probs[:5]), replace(good, spread=1.0)):
+        with pytest.raises(SconesError, match="do not fit together"):
+            parameters(distortions=wrong)
+
+
+def test_a_subword_model_of_another_size(tiny_subwords: bytes) -> None:
+    with pytest.raises(SconesError, match="its words are not the pieces of its subword model"):
+        parameters(subwords=Subwords(tiny_subwords))
+
+
+NAMES = [
+    "translations.begins.npy", "translations.words.npy", "translations.probs.npy",
+    "fertilities.probs.npy", "distortions.begins.npy", "distortions.rows.npy",
+    "distortions.probs.npy", "source.txt", "target.txt", "ibm3.json",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_missing_file(tmp_path: Path, name: str) -> None:
+    parameters().save(tmp_path / "model")
+    (tmp_path / "model" / name).unlink()
+    with pytest.raises(SconesError, match=name if name != "ibm3.json" else "no ibm3.json"):
+        Parameters.load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("damage", ["cut off", "emptied", "other bytes"])
+def test_a_damaged_file(tmp_path: Path, name: str, damage: str) -> None:
+    parameters().save(tmp_path / "model")
+    path = tmp_path / "model" / name
+    content = path.read_bytes()
+    path.write_bytes(
+        {"cut off": content[:-3], "emptied": b"", "other bytes": b"\xff\xfe" * 50}[damage]
+    )
+    with pytest.raises(SconesError, match=name):
+        Parameters.load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("entry", ["p1", "spread", "source_words", "facts", "format"])
+def test_an_entry_is_missing(tmp_path: Path, entry: str) -> None:
+    parameters().save(tmp_path / "model")
+    path = tmp_path / "model" / "ibm3.json"
+    facts = json.loads(path.read_text())
+    del facts[entry]
+    path.write_text(json.dumps(facts))
+    with pytest.raises(SconesError, match=r"ibm3\.json is damaged: an entry is missing or wrong"):
+        Parameters.load(tmp_path / "model")
+
+
+def test_another_format(tmp_path: Path) -> None:
+    parameters().save(tmp_path / "model")
+    path = tmp_path / "model" / "ibm3.json"
+    path.write_text(path.read_text().replace('"format": 1', '"format": 9'))
+    with pytest.raises(SconesError, match="format 9, and this version of scones reads format 1"):
+        Parameters.load(tmp_path / "model")
+
+
+def test_an_array_of_another_shape(tmp_path: Path) -> None:
+    parameters().save(tmp_path / "model")
+    np.save(tmp_path / "model" / "fertilities.probs.npy", np.ones((9, 2), np.float32))
+    with pytest.raises(SconesError, match="n has another number of source words"):
+        Parameters.load(tmp_path / "model")

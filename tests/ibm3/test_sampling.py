@@ -1,0 +1,355 @@
+"""The sampler against exact enumeration, its dice, its limits, and the stores it makes."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from ibm3_toys import (
+    DREI,
+    EIN,
+    NOWHERE,
+    SAME,
+    ZWEI,
+    Exact,
+    Outcome,
+    distortions,
+    same,
+    surprise,
+    temper,
+    toy,
+    translations,
+)
+
+from scones.errors import SconesError
+from scones.ibm3 import story
+from scones.ibm3.parameters import ANY, Parameters
+from scones.ibm3.samples import Counts
+from scones.ibm3.sampling import Sampler
+from scones.ibm3.story import Story
+
+pytest.importorskip("numba")
+
+TEMPERATURES = (0.3, 1.0, 2.0)
+LIMIT = 4.0
+"""Of a surprise, in deviations: a right sampler stays below, and with these seeds for ever."""
+MANY = 50_000
+SENTENCE = (EIN, ZWEI)
+
+
+def sampled(
+    parameters: Parameters,
+    source: Sequence[int],
+    temperature: float,
+    number: int = MANY,
+    limit: int = 250,
+    seed: int = 1,
+) -> list[Outcome]:
+    """Sample a sentence many times; without what could not be translated."""
+    sampler = Sampler(parameters, temperature, seed, limit)
+    found = sampler.sample(np.tile(source, number), np.full(number, len(source)))
+    words, origins = found.split(), replace(found, tokens=found.origins).split()
+    return [(tuple(w), tuple(o)) for w, o in zip(words, origins, strict=True) if w]
+
+
+def told(
+    parameters: Parameters, source: Sequence[int], temperature: float, number: int, limit: int
+) -> list[Outcome]:
+    random = np.random.default_rng(3)
+    teller = Story(parameters, temperature, limit)
+    found = [teller.tell(source, random) for _ in range(number)]
+    return [(one.words, one.origins) for one in found if one.words]
+
+
+def fertility_of(outcomes: Iterable[Outcome], i: int) -> Counter[int]:
+    return Counter(origins.count(i) for _, origins in outcomes)
+
+
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+class TestEveryStep:
+    """Each step of the story by itself."""
+
+    def test_fertilities(self, temperature: float) -> None:
+        parameters = toy(p1=0.0)
+        # A third word of fertility 1 keeps every sentence from being empty.
+        found = sampled(parameters, (EIN, DREI, ZWEI), temperature)
+        for i, word in ((1, EIN), (3, ZWEI)):
+            probs = dict(enumerate(temper(parameters.fertilities[word], temperature)))
+            assert surprise(fertility_of(found, i), probs) < LIMIT
+
+    def test_fertility_of_null_has_no_temperature(self, temperature: float) -> None:
+        found = sampled(toy(p1=0.3), [DREI] * 4, temperature)
+        probs = {k: math.comb(4, k) * 0.3**k * 0.7 ** (4 - k) for k in range(5)}
+        assert surprise(fertility_of(found, 0), probs) < LIMIT
+        if temperature != 1:
+            p1 = temper([0.3, 0.7], temperature)[0]
+            wrong = {k: math.comb(4, k) * p1**k * (1 - p1) ** (4 - k) for k in range(5)}
+            assert surprise(fertility_of(found, 0), wrong) > LIMIT
+
+    def test_words(self, temperature: float) -> None:
+        parameters = toy(p1=0.3)
+        found = sampled(parameters, (EIN, ZWEI, DREI), temperature)
+        for i, word in ((0, parameters.null), (1, EIN), (2, ZWEI), (3, DREI)):
+            there = Counter(
+                w for words, at in found for w, origin in zip(words, at, strict=True) if origin == i
+            )
+            words, probs = parameters.translations.of(word)
+            known = dict(zip(words.tolist(), temper(probs, temperature), strict=True))
+            assert surprise(there, known) < LIMIT
+
+    @pytest.mark.parametrize(("length", "rows"), [(3, [[0.6, 0.3, 0.1]] * 3), (4, None)])
+    def test_places(self, temperature: float, length: int, rows: list[list[float]] | None) -> None:
+        """Words of fertility 1: their order is the permutation that d drew, from a table or not."""
+        blocks = {(length, length): rows} if rows else {(9, 9): [[0.0] * 9] * 9}
+        parameters = replace(toy(p1=0.0), distortions=distortions(blocks))
+        source = [DREI] * length
+        found = Counter(sampled(parameters, source, temperature))
+        exact = Exact(parameters, temperature).distribution(source, length)
+        assert len(exact) == math.factorial(length)
+        assert surprise(found, exact) < LIMIT
+        first = Counter(at.index(1) for _, at in found.elements())
+        due = temper(parameters.distortions.of(1, length, length), temperature)
+        assert surprise(first, dict(enumerate(due))) < LIMIT
+
+    def test_words_of_null_fill_what_is_left_in_any_order(self, temperature: float) -> None:
+        """Two words of NULL, two places left: both orders of different words alike."""
+        parameters = toy(p1=0.9, null={0: 0.5, 3: 0.5})
+        found = sampled(parameters, (DREI, DREI), temperature)
+        orders = Counter(
+            tuple(w for w, origin in zip(words, at, strict=True) if origin == 0)
+            for words, at in found
+            if at.count(0) == 2
+        )
+        assert surprise(orders, {(a, b): 0.25 for a in (0, 3) for b in (0, 3)}) < LIMIT
+
+
+SENTENCES = [(EIN, ZWEI), (ZWEI, DREI), (EIN, SAME), (NOWHERE, ZWEI)]
+
+
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+@pytest.mark.parametrize("source", SENTENCES)
+def test_the_whole_story(source: Sequence[int], temperature: float) -> None:
+    """Of all outcomes of at most four words: a target beyond it must be drawn again."""
+    exact = Exact(toy(), temperature).distribution(source, limit=4)
+    assert surprise(Counter(sampled(toy(), source, temperature, limit=4)), exact) < LIMIT
+
+
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+def test_the_readable_story(temperature: float) -> None:
+    exact = Exact(toy(), temperature).distribution(SENTENCE, limit=4)
+    found = told(toy(), SENTENCE, temperature, 2500, limit=4)
+    assert surprise(Counter(found), exact) < LIMIT
+
+
+MISTAKES = {
+    "n without temperature": {"temper_n": same},
+    "t without temperature": {"temper_t": same},
+    "d without temperature": {"temper_d": same},
+    "NULL with temperature": {"temper_null": True},
+    "colliding words go anywhere": {"uniform_after_collision": True},
+    "the source the other way round": {"swap_places": True},
+}
+
+
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_wrong_sampler_would_be_found_out(mistake: str, temperature: float) -> None:
+    wrong = Exact(toy(), temperature, **MISTAKES[mistake]).distribution(SENTENCE, limit=4)
+    found = Counter(sampled(toy(), SENTENCE, temperature, limit=4))
+    is_right = temperature == 1 and "temperature" in mistake
+    assert (surprise(found, wrong) < LIMIT) == is_right
+
+
+def test_a_slightly_wrong_table_would_be_found_out() -> None:
+    other = replace(
+        toy(), translations=translations({0: 0.57, 1: 0.33, 2: 0.1}, {1: 0.5, 2: 0.5}, {2: 1.0},
+                                         {}, {}, {3: 0.7, 0: 0.3}))  # fmt: skip
+    found = Counter(sampled(other, SENTENCE, 1.0, limit=4))
+    exact = Exact(toy(), 1.0).distribution(SENTENCE, limit=4)
+    assert surprise(found, exact) > LIMIT
+
+
+@pytest.mark.parametrize("temperature", [1e-3, 1e-6, 1e-300])
+def test_near_zero_only_the_most_probable_is_chosen(temperature: float) -> None:
+    """All follows from the number of NULL's words; at the end even between equal ones."""
+    parameters = toy()
+    source = (EIN, DREI)
+    outcomes: dict[int, set[Outcome]] = {}
+    for words, at in sampled(parameters, source, temperature, number=2000):
+        outcomes.setdefault(at.count(0), set()).add((words, at))
+    assert outcomes[0] == {((0, 2), (1, 2))}
+    assert set(outcomes) == {0, 1, 2}
+    # (2, 4): the last place for the first word; the second, of a row never seen, is off the
+    # diagonal at either side, or at the first of equal places.
+    assert all(len(found) == 1 for found in outcomes.values())
+    random = np.random.default_rng(0)
+    for _ in range(20):
+        one = Story(parameters, temperature).tell(source, random)
+        assert {(one.words, one.origins)} == outcomes[one.origins.count(0)]
+
+
+def test_equal_words_are_chosen_between_unless_frozen() -> None:
+    counts = Counter(words for words, _ in sampled(toy(p1=0.0), (ZWEI,), 1e-5, number=2000))
+    assert surprise(counts, {(1,): 0.5, (2,): 0.5}) < LIMIT
+    assert {words for words, _ in sampled(toy(p1=0.0), (ZWEI,), 1e-6, number=2000)} == {(1,)}
+
+
+def test_places_do_not_underflow_when_the_probable_ones_are_taken() -> None:
+    """At γ = 0.001 the second word has to choose between places of 1e-4 and 1e-5 of the first."""
+    rows = [[0.9, 1e-4, 1e-5]] * 3
+    parameters = replace(toy(p1=0.0), distortions=distortions({(3, 3): rows}))
+    assert set(sampled(parameters, [DREI] * 3, 1e-3, number=500)) == {((2, 2, 2), (1, 2, 3))}
+
+
+def test_a_high_temperature_makes_all_that_is_possible_equally_probable() -> None:
+    counts = Counter(
+        words for words, _ in sampled(toy(p1=0.0), (EIN, DREI), 1e300) if len(words) == 2
+    )
+    due = {(a, b): 1 / 6 for k in range(3) for a, b in ((k, 2), (2, k))}
+    due[2, 2] = 2 / 6
+    due = {pair: 1 / 3 if pair == (2, 2) else 1 / 6 for pair in due}
+    assert surprise(counts, due) < LIMIT
+    assert not any(words.count(3) for words in counts)  # t has no such word
+
+
+class TestNumbers:
+    """What a sentence becomes depends on its number and the seed alone."""
+
+    def flat(self, count: int = 3000) -> tuple[np.ndarray, np.ndarray]:
+        random = np.random.default_rng(0)
+        lengths = random.integers(0, 9, count)
+        return random.integers(0, 5, lengths.sum()), lengths
+
+    def test_threads_and_chunks_change_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        tokens, lengths = self.flat()
+        first = Sampler(toy(), 0.7, 11, threads=1).sample(tokens, lengths)
+        monkeypatch.setattr("scones.ibm3.sampling._SHARE", 7)
+        monkeypatch.setattr("scones.ibm3.sampling.CHUNK", 1000)
+        for threads in (1, 2, 5):
+            again = Sampler(toy(), 0.7, 11, threads=threads).sample(tokens, lengths)
+            assert np.array_equal(again.tokens, first.tokens)
+            assert np.array_equal(again.lengths, first.lengths)
+            assert np.array_equal(again.origins, first.origins)
+            assert np.array_equal(again.outcomes, first.outcomes)
+
+    def test_neighbours_change_nothing(self) -> None:
+        tokens, lengths = self.flat(50)
+        sampler = Sampler(toy(), 1.0, 5)
+        together = sampler.sample(tokens, lengths, first_number=7).split()
+        ends = np.cumsum(lengths)
+        for row in (49, 0, 20):
+            source = tokens[ends[row] - lengths[row] : ends[row]].tolist()
+            assert sampler.sample_sentences([source], first_number=7 + row) == [together[row]]
+
+    def test_seeds_and_numbers_change_it(self) -> None:
+        source = [[EIN, ZWEI, EIN, ZWEI, EIN, ZWEI]] * 50
+        found = {
+            (seed, number): Sampler(toy(), 1.0, seed).sample_sentences(source, number)
+            for seed in (0, 1, 2**64 - 1)
+            for number in (0, 50, 2**40)
+        }
+        assert len({str(one) for one in found.values()}) == 9
+
+    def test_the_dice_are_philox(self) -> None:
+        from scones.ibm3.compiled import new_dice, uniform
+
+        for seed, number in ((0, 0), (5, 7), (2**64 - 1, 2**40 + 3)):
+            dice = new_dice(np.uint64(seed), np.uint64(number))
+            # NumPy counts up before it rolls, we behind it
+            before = number * 2**64 + 2**256 - 1 if number == 0 else number * 2**64 - 1
+            peer = np.random.Generator(np.random.Philox(counter=before, key=seed))
+            assert [uniform(dice) for _ in range(50)] == peer.random(50).tolist()
+
+
+class TestLimits:
+    """What the story leaves open has an outcome, and is counted."""
+
+    def test_words_never_seen(self) -> None:
+        sampler = Sampler(toy(p1=0.0), 1.0)
+        assert sampler.sample_sentences([[SAME], [NOWHERE], [NOWHERE, SAME]]) == [[3], [], [3]]
+        assert sampler.vocabulary.fates.tolist() == [story.SEEN] * 3 + [3, story.DROPPED]
+
+    def test_lengths(self) -> None:
+        parameters = toy(p1=0.0)
+        sampler = Sampler(parameters, 1e-9, max_length=3)
+        tokens = [[DREI] * 3, [DREI] * 4, [], [NOWHERE], [SAME] * 3]
+        found = sampler.sample(np.concatenate(tokens), list(map(len, tokens)))
+        outcome = story.Outcome
+        assert found.outcomes.tolist() == [
+            outcome.TRANSLATED, outcome.SOURCE_TOO_LONG, outcome.EMPTY, outcome.EMPTY,
+            outcome.TRANSLATED,
+        ]  # fmt: skip
+        assert found.lengths.tolist() == [3, 0, 0, 0, 3]
+
+    def test_a_target_that_never_fits(self) -> None:
+        parameters = replace(
+            toy(p1=0.0), fertilities=np.array([[0, 0, 1.0]] * 3 + [[0] * 3] * 2, np.float32)
+        )
+        source = [EIN, ZWEI]
+        found = Sampler(parameters, 1.0, max_length=3).sample(np.array(source), np.array([2]))
+        assert found.outcomes.tolist() == [story.Outcome.TARGET_TOO_LONG]
+        random = np.random.default_rng(0)
+        assert Story(parameters, 1.0, 3).tell(source, random).outcome == found.outcomes[0]
+
+    def test_null_without_translations_says_nothing(self) -> None:
+        found = sampled(toy(p1=0.9, null={}), (DREI, DREI), 1.0, number=1000)
+        assert {len(words) for words, _ in found} == {2}
+
+    def test_everything_is_counted(self) -> None:
+        sampler = Sampler(toy(p1=0.0), 1e-9, max_length=3)
+        counts = Counts()
+        texts = ["drei drei", "drei drei drei drei", "", "nirgends anderswo", "same one drei", "x"]
+        found = sampler.sample_texts(texts, 0, counts)
+        assert found == ["three three", "", "", "", "same one three", ""]
+        assert counts == Counts(
+            sentences=6, translated=2, source_too_long=1, target_too_long=0, empty=3,
+            source_words=12, never_seen_and_copied=2, never_seen_and_dropped=3, target_words=5,
+        )  # fmt: skip
+
+    def test_nothing_at_all(self) -> None:
+        assert Sampler(toy(), 1.0).sample_sentences([]) == []
+        assert Sampler(toy(), 1.0).sample_texts([]) == []
+
+    @pytest.mark.parametrize("source", [2, 3, 6])
+    def test_lengths_that_d_does_not_know_are_those_of_the_readable_story(
+        self, source: int
+    ) -> None:
+        """The row by both lengths, by the target's, and off the diagonal: the arg max of each."""
+        blocks = {(2, 2): [[0.1, 0.9], [0.9, 0.1]], (ANY, 3): [[0.1, 0.2, 0.7]] * 2 + [[0, 0, 0]]}
+        parameters = replace(toy(p1=0.0), distortions=distortions(blocks))
+        (found,) = set(sampled(parameters, [DREI] * source, 1e-9, number=3))
+        one = Story(parameters, 1e-9).tell([DREI] * source, np.random.default_rng(0))
+        assert found == (one.words, one.origins)
+        assert found[1] == {2: (2, 1), 3: (3, 2, 1), 6: (1, 2, 3, 4, 5, 6)}[source]
+
+
+class TestMistakes:
+    """One clear sentence each."""
+
+    @pytest.mark.parametrize("temperature", [0.0, -1.0, math.nan, math.inf])
+    def test_no_temperature(self, temperature: float) -> None:
+        for make in (Sampler, Story):
+            with pytest.raises(SconesError, match=r"must be above 0 and finite, not -?[\dni]"):
+                make(toy(), temperature)
+
+    def test_other_numbers(self) -> None:
+        for words, said in (
+            ({"seed": -1}, "The seed must be at least 0 and below 2\\*\\*64, not -1"),
+            ({"max_length": 0}, "at least 1 word, not 0"),
+            ({"threads": 0}, "at least 1 thread, not 0"),
+        ):
+            with pytest.raises(SconesError, match=said):
+                Sampler(toy(), 1.0, **words)
+
+    def test_words_of_another_vocabulary(self) -> None:
+        with pytest.raises(SconesError, match="word number 7, and the model has 5 source words"):
+            Sampler(toy(), 1.0).sample_sentences([[1, 7]])
+
+    def test_no_numba(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(__import__("sys").modules, "numba", None)
+        with pytest.raises(SconesError, match=r"needs numba; install scones\[ibm3\]"):
+            Sampler(toy(), 1.0)
