@@ -17,11 +17,13 @@ from scones.cli.creamtea import creamtea
 from scones.cli.evaluate import evaluate
 from scones.cli.export import export
 from scones.cli.help import Command, Group
+from scones.cli.ibm3 import ibm3
 from scones.cli.info import info
 from scones.cli.prepare import prepare
 from scones.cli.replicate import replicate
 from scones.cli.score import score
 from scones.cli.shortlist import shortlist
+from scones.cli.synthetic import synthetic
 from scones.cli.train import train
 from scones.cli.translate import translate
 from scones.cli.tune import tune
@@ -53,7 +55,7 @@ _COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     "From text to a model": (creamtea, prepare, train, tune),
     "Use a model": (translate, score, info, export, shortlist),
     "Judge": (evaluate, compare, analyze),
-    "More": (replicate,),
+    "Experiments": (replicate, synthetic),
 }
 
 # A wrong flag, command or value. Newer versions of Typer bring their own copy of click, older ones
@@ -72,6 +74,7 @@ app = typer.Typer(
 for _heading, _commands in _COMMANDS.items():
     for _command in _commands:
         app.command(cls=Command, rich_help_panel=_heading)(_command)
+app.add_typer(ibm3, rich_help_panel="Experiments")
 
 
 @app.callback(invoke_without_command=True)

@@ -44,7 +44,7 @@ def _tables(systems: dict[str, Row]) -> Iterator[tuple[str, str, list[str]]]:
     if has_exact:
         note = "Share of the sentences with a proved mode for which a beam did not find it."
         yield "Search errors", note, _error_table(systems)
-    empty = _by_search(systems, lambda found: _percent(found["outputs"]["empty"]))
+    empty = _by_search(systems, lambda found: percent(found["outputs"]["empty"]))
     yield "Empty outputs", "Share of the sentences.", empty
     yield "Log-probabilities", "Mean ± deviation of the outputs.", _log_prob_table(systems)
     if has_exact:
@@ -70,7 +70,7 @@ def _by_search(
     for name, row in systems.items():
         found = [row["beams"][size] for size in sizes] + [row["exact"]] * exact
         rows.append([name, *map(cell, found)])
-    return _table(["model", *heads], rows)
+    return table_lines(["model", *heads], rows)
 
 
 def _error_table(systems: dict[str, Row]) -> list[str]:
@@ -78,11 +78,11 @@ def _error_table(systems: dict[str, Row]) -> list[str]:
     rows = []
     for name, row in systems.items():
         errors = [row["beams"][size]["errors"] for size in sizes]
-        shares = [_percent(found["share"]) for found in errors]
+        shares = [percent(found["share"]) for found in errors]
         above = sum(found["above"] for found in errors)
         rows.append([name, *shares, f"{row['exact']['proved']:,}", f"{above:,}"])
     heads = [f"beam {size}" for size in sizes]
-    return _table(["model", *heads, "sentences", "outputs above the mode"], rows)
+    return table_lines(["model", *heads, "sentences", "outputs above the mode"], rows)
 
 
 def _log_prob_table(systems: dict[str, Row]) -> list[str]:
@@ -100,11 +100,11 @@ def _proof_table(systems: dict[str, Row]) -> list[str]:
     for name, row in systems.items():
         exact = row["exact"]
         counts = [f"{exact['stopped_by'].get(limit, 0):,}" for limit in limits]
-        modes = [_percent(exact["unproved"]), *counts, _percent(exact["empty_modes"])]
+        modes = [percent(exact["unproved"]), *counts, percent(exact["empty_modes"])]
         rows.append([name, f"{exact['outputs']['searched']:,}", f"{exact['proved']:,}", *modes])
     stopped = [f"stopped by {limit}" for limit in limits]
     heads = ["model", "searched", "proved", "unfinished", *stopped, "empty among proved modes"]
-    return _table(heads, rows)
+    return table_lines(heads, rows)
 
 
 def _work_table(systems: dict[str, Row]) -> list[str]:
@@ -118,7 +118,7 @@ def _work_table(systems: dict[str, Row]) -> list[str]:
     heads = [
         f"{kind}, {key}" for kind in ("states", "seconds") for key in ("mean", "median", "largest")
     ]
-    return _table(["model", *heads], rows)
+    return table_lines(["model", *heads], rows)
 
 
 def _facts(result: dict[str, Any]) -> Iterator[str]:
@@ -139,7 +139,8 @@ def _facts(result: dict[str, Any]) -> Iterator[str]:
     yield f"- command: `{result['command']}`"
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def table_lines(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Give the lines of a table whose columns, but the first, are numbers."""
     ruler = "|---|" + "---:|" * (len(heads) - 1)
     return [_row(heads), ruler, *map(_row, rows)]
 
@@ -152,7 +153,8 @@ def _sizes(systems: dict[str, Row]) -> list[str]:
     return list(next(iter(systems.values()))["beams"])
 
 
-def _percent(share: float | None) -> str:
+def percent(share: float | None) -> str:
+    """Show a share; a dash where there is none."""
     return "–" if share is None else f"{share:.2%}"
 
 

@@ -47,6 +47,8 @@ def results(run: Run, tiny_store: Path, tmp_path_factory: pytest.TempPathFactory
             *(tiny_store, "--device", "cpu", "--preset", "tiny", "--seeds", "1"),
             *("--steps", "4", "--max-tokens", "512"),
         ],
+        "ibm3_fit": [],
+        "ibm3_sampling": ["--lines", "20"],
     }
     for name, words in flags.items():
         run(name, *words, "--toy", "--repeats", "1", "--json", folder / f"{name}.json")
@@ -59,7 +61,11 @@ def read(results: Path) -> Callable[[str], dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    "name", ["output_layer", "training", "decoding", "shortlist", "exact", "quality"]
+    "name",
+    [
+        *("output_layer", "training", "decoding", "shortlist", "exact", "quality"),
+        *("ibm3_fit", "ibm3_sampling"),
+    ],
 )
 def test_the_file_says_what_was_measured_where(name: str, read) -> None:
     facts = read(name)

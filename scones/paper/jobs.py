@@ -1,0 +1,114 @@
+"""Commands of this package as processes, several at once; what is done is not done again.
+
+A job writes NAME.log and, when it has ended well, NAME.done.json with what it was made with. Where
+one fails all others are stopped, and everything goes on from there when it is started again.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scones.errors import SconesError
+from scones.files import read_json, write_json
+from scones.training.interruption import interruptible
+
+_PAUSE = 0.1
+"""Seconds between two looks at what is running."""
+_GRACE = 60.0
+"""Seconds that a process has for a last checkpoint."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A command, and how to know it again."""
+
+    name: str
+    """What people are told."""
+    command: Sequence[str]
+    """The words behind `scones`."""
+    log: Path
+    made_with: Mapping[str, Any]
+    """What decides the outcome, as JSON knows it; no paths, so that folders can be moved."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the very same was done already."""
+        return self._marker.exists() and read_json(self._marker) == self.made_with
+
+    def start(self, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        """Begin, in a session of its own, so that Ctrl-C comes once: from here."""
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "scones", *self.command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=dict(environment),
+                start_new_session=True,
+            )
+
+    def end(self, code: int) -> None:
+        """Take note that it ended well, or say why not."""
+        if code == 0:
+            write_json(self._marker, self.made_with)
+            return
+        lines = self.log.read_text(errors="replace").splitlines() or ["nothing was said"]
+        said = lines[-1].removeprefix("scones: ").rstrip(".")
+        raise SconesError(f"{self.name} failed: {said} (exit code {code}, see {self.log}).")
+
+    @property
+    def _marker(self) -> Path:
+        return self.log.with_suffix(".done.json")
+
+
+def run_all(jobs: Sequence[Job], at_once: int, say: Callable[[str], None]) -> None:
+    """Run the jobs that are not done, so many at once; Ctrl-C or a failure stops all of them."""
+    waiting = deque(job for job in jobs if not job.is_done)
+    running: list[tuple[Job, subprocess.Popen[bytes]]] = []
+    environment = _environment(min(at_once, len(jobs)))
+    with interruptible() as interrupted:
+        try:
+            while waiting or running:
+                while waiting and len(running) < at_once:
+                    running.append((waiting[0], waiting[0].start(environment)))
+                    say(f"{waiting.popleft().name}: begins")
+                time.sleep(_PAUSE)
+                for job, process in [*running]:
+                    if (code := process.poll()) is not None:
+                        running.remove((job, process))
+                        job.end(code)
+                        say(f"{job.name}: done")
+                if interrupted.is_set():
+                    raise KeyboardInterrupt
+        finally:
+            _stop([process for _, process in running])
+
+
+def _environment(at_once: int) -> dict[str, str]:
+    """Share the cores out; what the user has set stands."""
+    if at_once <= 1:
+        return dict(os.environ)
+    threads = max(1, (os.cpu_count() or 1) // at_once)
+    return {"OMP_NUM_THREADS": str(threads), **os.environ}
+
+
+def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Ask politely, which lets a training write a checkpoint, and then no more."""
+    for process in processes:
+        process.terminate()
+    deadline = time.monotonic() + _GRACE
+    for process in processes:
+        try:
+            process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

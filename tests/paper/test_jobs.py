@@ -1,0 +1,108 @@
+"""Processes side by side: what is done stays done, and a failure stops all."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from scones.errors import SconesError
+from scones.paper import jobs as module
+from scones.paper.jobs import Job, run_all
+
+
+@pytest.fixture(autouse=True)
+def programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Let the words of a job be a shell script, where `$0` stands for `-m`."""
+    shell = tmp_path / "shell"
+    shell.write_text('#!/bin/sh\nshift 2\nexec sh -c "$1"\n')
+    shell.chmod(0o755)
+    monkeypatch.setattr(module.sys, "executable", str(shell))
+
+
+def job(folder: Path, name: str, script: str, number: int = 1) -> Job:
+    return Job(name, [script], folder / f"{name}.log", {"number": number})
+
+
+def run(jobs: Sequence[Job], at_once: int = 2) -> list[str]:
+    said: list[str] = []
+    run_all(jobs, at_once, said.append)
+    return said
+
+
+def test_all_are_run_and_their_words_kept(tmp_path: Path) -> None:
+    said = run([job(tmp_path / "logs", name, f"echo {name}; echo ! >&2") for name in "abc"])
+    assert sorted(said) == sorted(f"{n}: {what}" for n in "abc" for what in ("begins", "done"))
+    for name in "abc":
+        assert (tmp_path / "logs" / f"{name}.log").read_text() == f"{name}\n!\n"
+        marker = tmp_path / "logs" / f"{name}.done.json"
+        assert json.loads(marker.read_text()) == {"number": 1}
+
+
+def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
+    run([job(tmp_path, "a", "echo once")])
+    assert run([job(tmp_path, "a", "exit 3")]) == []
+    assert run([job(tmp_path, "a", "echo twice", number=2)]) == ["a: begins", "a: done"]
+    assert (tmp_path / "a.log").read_text() == "once\ntwice\n"
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 5])
+def test_so_many_at_once(tmp_path: Path, at_once: int) -> None:
+    running = tmp_path / "running"
+    running.mkdir()
+    script = f"touch {running}/$$; sleep 0.3; ls {running} | wc -l; sleep 0.2; rm {running}/$$"
+    run([job(tmp_path, name, script) for name in "abcd"], at_once)
+    counts = [int((tmp_path / f"{name}.log").read_text()) for name in "abcd"]
+    assert max(counts) == min(at_once, 4)
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("echo first; echo 'scones: The oven is cold.'; exit 2", r"The oven is cold \(exit code 2"),
+        ("exit 7", r"nothing was said \(exit code 7, see .*bad\.log\)\.$"),
+        ("kill -9 $$", r"nothing was said \(exit code -9"),
+    ],
+)
+def test_a_failure_stops_all_others(tmp_path: Path, script: str, said: str) -> None:
+    begin = time.monotonic()
+    long = job(tmp_path, "long", "echo $$; exec sleep 30")
+    with pytest.raises(SconesError, match=f"^bad failed: {said}"):
+        run([long, job(tmp_path, "bad", script), job(tmp_path, "later", "echo")])
+    assert time.monotonic() - begin < 20
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "long.log").read_text()), 0)
+    assert not (tmp_path / "later.log").exists()
+    assert not list(tmp_path.glob("*.done.json"))
+
+
+def test_who_does_not_listen_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_GRACE", 0.3)
+    deaf = job(tmp_path, "deaf", "trap '' TERM; echo $$; while :; do sleep 0.1; done")
+    with pytest.raises(SconesError, match="bad failed"):
+        run([deaf, job(tmp_path, "bad", "sleep 0.5; exit 1")])
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "deaf.log").read_text()), 0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_polite_stop_reaches_all(tmp_path: Path, number: signal.Signals) -> None:
+    asked = job(tmp_path, "asked", "trap 'echo checkpoint; exit 130' TERM; sleep 30 & wait")
+    threading.Timer(0.5, os.kill, (os.getpid(), number)).start()
+    with pytest.raises(KeyboardInterrupt):
+        run([asked])
+    assert (tmp_path / "asked.log").read_text() == "checkpoint\n"
+
+
+def test_cores_are_shared_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(module.os, "cpu_count", lambda: 16)
+    run([job(tmp_path, name, 'echo "$OMP_NUM_THREADS"') for name in "abc"], 8)
+    run([job(tmp_path, "alone", 'echo "$OMP_NUM_THREADS"')], 8)
+    assert [(tmp_path / f"{name}.log").read_text() for name in ("a", "alone")] == ["5\n", "\n"]
