@@ -141,7 +141,7 @@ def _draw_log_probs(systems: dict[str, Row]) -> Figure:
     axes.set_xticks(range(len(systems)), list(systems))
     axes.set_ylabel("log-probability, mean and deviation")
     axes.grid(visible=False, axis="x")
-    axes.legend()
+    figure.legend(loc="outside upper right", ncols=2)  # bars hang down from the top
     return figure
 
 
