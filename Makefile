@@ -1,6 +1,7 @@
 # Everything installs itself into .venv; Python 3.11 or later, pip and make are enough.
 #
-#   make demo      train and compare two small models on the built-in corpus
+#   make demo      translate with the small models that come along, also TEXT="a sentence of yours"
+#   make compare   train and compare two small models on the built-in corpus
 #   make test      linter, types and tests
 
 PYTHON ?= python3
@@ -12,7 +13,8 @@ export PYTHONDONTWRITEBYTECODE ?= 1
 
 .PHONY: demo compare test lint types pytest bench wheel clean
 
-demo: compare
+demo: $(VENV)/.installed
+	PATH="$(CURDIR)/$(BIN):$$PATH" bash recipes/demo.sh
 
 compare: $(VENV)/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash recipes/compare.sh

@@ -21,6 +21,7 @@ from scones.errors import SconesError
 from scones.hardware import choose_device
 from scones.model.folder import ModelFolder
 from scones.outputs import output_layer
+from scones.pocket import find_model
 from scones.processes import Processes
 from scones.search.certificate import Certificate, ExactOptions
 from scones.search.corpus import SearchOptions, batches_by_length, length_limit, padded
@@ -90,6 +91,9 @@ def load(
 ) -> Translator:
     """Open a model folder, or one that was exported for CTranslate2, for translation.
 
+    A pocket model, which comes with the package, is opened by its name, such as "pocket-de-en",
+    unless there is a folder of that name.
+
     The engine "auto" takes the fastest that is exact: CTranslate2, where it is installed, for
     greedy search without scores on a CPU in float32, and PyTorch for all the rest.
 
@@ -101,7 +105,7 @@ def load(
         raise SconesError(f"The precision '{precision}' is not known; use 'float32' or 'bf16'.")
     if engine not in get_args(Engine):
         raise SconesError(f"The engine '{engine}' is not known; use auto, torch or ctranslate2.")
-    place = Path(folder)
+    place = find_model(folder)
     if is_export(place):
         other = engine == "torch" or device not in ("auto", "cpu") or precision != "float32"
         if other or shortlist is not None:

@@ -14,11 +14,15 @@ import typer
 from scones.cli.flags import JsonFlag, print_json
 from scones.errors import SconesError
 from scones.files import read_json
+from scones.pocket import find_model
 
 
 def info(
     folder: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="A model folder, a training run or a store.")
+        Path,
+        typer.Argument(
+            metavar="MODEL", help="A model folder or a pocket model's name, a run or a store."
+        ),
     ],
     as_json: JsonFlag = False,
 ) -> None:
@@ -29,6 +33,7 @@ def info(
     run also where it stands. A model's weights are read, so that a damaged one is refused.
 
         scones info runs/de-en
+        scones info pocket-de-en
         scones info store --json
     """
     facts = _facts(folder)
@@ -42,6 +47,7 @@ def info(
 
 
 def _facts(folder: Path) -> dict[str, Any]:
+    folder = find_model(folder)
     is_run = (folder / "training" / "run.json").is_file()
     if (folder / "store.json").is_file():
         facts = _store(folder)
@@ -65,7 +71,7 @@ def _model(folder: Path) -> dict[str, Any]:
 
     ours = read_model_config(folder)["scones"]
     model = load(folder, "cpu").model  # the only way to say that it is whole
-    told = ("format", "source_language", "target_language", "model")
+    told = ("format", "source_language", "target_language", "model", "limits")
     return {
         "kind": "export" if "engine" in ours else "model",
         "languages": _languages(ours),

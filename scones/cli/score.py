@@ -12,7 +12,9 @@ from scones.cli.flags import DeviceFlag, DosFlag
 
 
 def score(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder.")],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="A model folder, or a pocket model's name.")
+    ],
     source: Annotated[Path, typer.Argument(metavar="SOURCE", help="Sentences, one a line.")],
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="Their translations.")],
     max_tokens: Annotated[int, typer.Option(help="Padded tokens of a batch.")] = 8192,

@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 
 def translate(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder or an export.")],
+    model: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODEL", help="A model folder, an export, or a pocket model's name."
+        ),
+    ],
     search: Annotated[
         str,
         choice(
@@ -83,7 +88,7 @@ def translate(
     log-probability, text, separated by tabs; with --json an object a line, in which exact search
     says what it proved. Processes of torchrun share the work.
 
-        scones translate runs/de-en < input.de > output.en
+        scones translate pocket-de-en < input.de > output.en
         scones translate runs/de-en --search beam --n-best 5 < input.de
         scones translate runs/de-en --json < input.de > output.jsonl
         scones translate runs/de-en --search all --threshold 0.2 < input.de

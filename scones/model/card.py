@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
+
+from scones.errors import SconesError
 
 
 def model_card(config: dict[str, Any], no_tokenizer: str | None = None) -> str:
     """Write the card: what the model is, what it was trained on, how it scored, how to use it.
 
-    `no_tokenizer` says why the folder holds no Hugging Face tokenizer, where it does not.
+    `no_tokenizer` says why the folder holds no Hugging Face tokenizer, where it does not. Whatever
+    `check_told` lets through, standing in the "scones" section, is told too.
     """
     ours = config["scones"]
     source, target = ours["source_language"], ours["target_language"]
@@ -24,6 +28,7 @@ def model_card(config: dict[str, Any], no_tokenizer: str | None = None) -> str:
         *((f"dev {name.replace('_', ' ')}", _shown(value)) for name, value in scores.items()),
     ]
     table = "\n".join(f"| {name} | {value} |" for name, value in rows)
+    name = ours.get("name")
     return f"""---
 library_name: scones
 pipeline_tag: translation
@@ -32,26 +37,80 @@ language:
 - {target}
 ---
 
-# {source} → {target}, {output["layer"]}
+# {f"{name}: " if name else ""}{source} → {target}, {output["layer"]}
 
 | | |
 |---|---|
 {table}
 
-```python
+{_told(ours)}```python
 import scones
 
-translator = scones.load("path/to/this/folder")
+translator = scones.load("{name or "path/to/this/folder"}")
 print(translator.translate(["…"])[0][0].text)
 ```
 
-{_hugging_face(no_tokenizer)}
+{_hugging_face(ours, no_tokenizer)}
 
 {_LOGITS[output["layer"] == "scones"]}
 """
 
 
-def _hugging_face(no_tokenizer: str | None) -> str:
+def check_told(told: Any, place: str) -> dict[str, Any]:
+    """Check what a card is to tell beyond what training knows; `place` is where it comes from.
+
+    name: what `scones.load` calls the model. licence: of the model. data: corpora, each with its
+    columns {"pairs": …, "licence": …}. tests: test sets, likewise, and signature: of their scores.
+    limits: sentences.
+    """
+    if not isinstance(told, dict):
+        raise SconesError(f"{place} must hold an object with {', '.join(_TOLD)}.")
+    problems = [f"'{name}' is not known" for name in told if name not in _TOLD]
+    problems += [
+        f"'{name}' must be {wanted}"
+        for name, (wanted, fits) in _TOLD.items()
+        if name in told and not fits(told[name])
+    ]
+    if problems:
+        raise SconesError(f"{place}: {'; '.join(problems)}.")
+    return told
+
+
+def _told(ours: Mapping[str, Any]) -> str:
+    """Write the sections on data, tests and limits, as far as there are any."""
+    told = {name: ours[name] for name, (_, fits) in _TOLD.items() if fits(ours.get(name))}
+    sections = [
+        f"## {title}\n\n{_columns(told[name])}\n"
+        for name, title in (("data", "Trained on"), ("tests", "Scores"))
+        if name in told
+    ]
+    if "signature" in told:
+        sections.append(f"Signature: `{told['signature']}`\n")
+    if "limits" in told:
+        limits = "\n".join(f"- {limit}" for limit in told["limits"])
+        sections.append(f"## Limits\n\n{limits}\n")
+    if sections:
+        sections.append("## Use\n")
+    return "".join(f"{section}\n" for section in sections)
+
+
+def _columns(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """Write a table: a row each, and a column for everything that any row tells."""
+    names = list(dict.fromkeys(name for row in rows.values() for name in row))
+    lines = [["", *names], ["---"] * (len(names) + 1)]
+    lines += [[title, *(_cell(row.get(name, "")) for name in names)] for title, row in rows.items()]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.1f}"
+    return f"{value:,}" if isinstance(value, int) else str(value).replace("|", "\\|")
+
+
+def _hugging_face(ours: Mapping[str, Any], no_tokenizer: str | None) -> str:
+    if ours.get("storage") == "int8":
+        return _INT8.format(model=ours.get("name", "path/to/this/folder"))
     if no_tokenizer is None:
         return _HUGGING_FACE
     return (
@@ -66,7 +125,22 @@ def _shown(value: Any) -> str:
     return "`" + str(value).replace("|", "\\|") + "`"  # a signature has bars, as tables have
 
 
-_FACTS = ("steps", "seed", "data_digest", "vocabulary_digest", "commit", "scones_version")
+def _is_table(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(row, dict) for row in value.values())
+
+
+# What a card can tell beyond what training knows: what it should be, and whether it is that.
+_TOLD: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "name": ("a text", lambda value: isinstance(value, str)),
+    "licence": ("a text", lambda value: isinstance(value, str)),
+    "data": ("an object of objects", _is_table),
+    "tests": ("an object of objects", _is_table),
+    "signature": ("a text", lambda value: isinstance(value, str)),
+    "limits": ("a list", lambda value: isinstance(value, list)),
+}
+
+_FACTS = ["licence", "steps", "seed", "data_digest", "vocabulary_digest", "commit"]
+_FACTS += ["scones_version"]
 
 _HUGGING_FACE = """The folder is also a Hugging Face folder and needs no custom code there:
 
@@ -84,6 +158,13 @@ print(tokenizer.batch_decode(ids, skip_special_tokens=True)[0])
 This is greedy search and gives the translations that scones gives. A model that goes round in
 circles on a sentence is stopped by `longest`, as scones stops it; in a batch the longest sentence
 sets that limit for all."""
+
+_INT8 = """The weights are stored as whole numbers of one byte, with a scale a row, and become
+float32 when the model is opened. This makes a Hugging Face folder of it:
+
+```sh
+scones export {model} OUT --to huggingface
+```"""
 
 _LOGITS = {
     True: "The logits are log-odds, one sigmoid a token: greedy search is right there as it is,\n"

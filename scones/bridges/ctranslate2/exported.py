@@ -24,8 +24,9 @@ from scones.bridges.ctranslate2.searcher import CTranslate2Searcher
 from scones.errors import SconesError
 from scones.files import new_folder, read_json, write_file, write_json
 from scones.model.config import ModelConfig
-from scones.model.folder import SUBWORDS, ModelFolder, read_model_config
+from scones.model.folder import SUBWORDS, ModelFolder, read_model_config, weights_file
 from scones.model.transformer import Transformer
+from scones.pocket import find_model
 from scones.recipes import from_section
 from scones.text.subwords import Subwords
 
@@ -56,11 +57,11 @@ def export(
     Its greedy translations of `sentences` (without any: of random pieces) are compared with our
     own; in float32 a difference that rounding does not explain is an error.
     """
-    source, target = Path(source), Path(target)
     library()
     if quantization not in QUANTIZATIONS:
         known = ", ".join(QUANTIZATIONS)
         raise SconesError(f"The quantisation '{quantization}' is not known; there are {known}.")
+    source, target = find_model(source), Path(target)
     if overwrite and target.exists() and not is_export(target):
         raise SconesError(f"{target} is not an export, so it is not overwritten; choose another.")
     if is_export(source):
@@ -81,7 +82,7 @@ def export(
             "engine_version": library().__version__,
             "quantization": quantization,
             "model": asdict(folder.model.config),
-            "weights_digest": _digest(source / "model.safetensors"),
+            "weights_digest": _digest(weights_file(source)),
             "check": {"text": "given" if sentences else "random pieces", **asdict(result)},
             "digests": {name: _digest(place / name) for name in _FILES},
         }
@@ -174,7 +175,7 @@ print(subwords.decode(found.hypotheses[0]))
 {_SEARCH[layer == "softmax"]}
 
 Checked when it was written: {checked["equal"]} of {checked["sentences"]} greedy translations
-({checked["text"]}) are those of the model it came from, whose model.safetensors has the SHA-256
+({checked["text"]}) are those of the model it came from, whose weights have the SHA-256
 {ours["weights_digest"]}.
 """
 

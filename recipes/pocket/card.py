@@ -1,0 +1,91 @@
+"""What the card of a pocket model tells: data, licences, scores and limits, as JSON.
+
+    python recipes/pocket/card.py REPORT SCORES NAME > card.json
+
+REPORT is what `scones prepare` reported. SCORES is a folder with the translations of test sets and
+what `scones evaluate --json` says of them: SET.SEARCH.txt and SET.SEARCH.json, as
+recipes/pocket/ship.sh leaves them there.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+LICENCES = {
+    "europarl": "none stated; proceedings of the European Parliament",
+    "msdocs": "CC-BY-4.0",
+    "tatoeba": "CC-BY 2.0 FR",
+    "libreoffice": "MPL-2.0 / LGPL",
+}
+
+LIMITS = [
+    "It is small. It knows parliament speeches, product documentation, menus and short everyday "
+    "sentences; news, literature, slang, verse and rare names come out worse, or wrong.",
+    "It translates a sentence at a time and knows nothing of the one before: split text into "
+    "sentences, and look at pronouns, formal and informal address.",
+    "Check names, numbers, dates and negations wherever they matter. Do not rely on it in "
+    "medicine, law or safety.",
+    "It repeats what its training text takes for granted, for example about gender and "
+    "professions.",
+    "A probability says how sure the model is that a sentence is a translation, not how good a "
+    "reader would find it. Several translations can be probable at once; that is the point.",
+]
+
+SEARCHES = {"greedy": "BLEU, greedy", "beam": "BLEU, beam 4"}
+
+
+def main(report: Path, scores: Path, name: str) -> None:
+    """Print the card's facts."""
+    tests, signature = tests_of(scores)
+    card = {
+        "name": name,
+        "licence": "Apache-2.0",
+        "data": data_of(json.loads(report.read_text(encoding="utf-8"))),
+        "tests": tests,
+        "signature": signature,
+        "limits": LIMITS,
+    }
+    sys.stdout.write(json.dumps(card, indent=2, ensure_ascii=False) + "\n")
+
+
+def data_of(report: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Give the pairs of every corpus before and after cleaning, and its licence."""
+    data = {}
+    for corpus in report["corpora"]:
+        source = Path(corpus["source"])
+        data[f"{source.parent.name}/{source.name.partition('.')[0]}"] = {
+            "pairs read": corpus["pairs_read"],
+            "trained on": corpus["pairs_kept"],
+            "licence": LICENCES[source.parent.name],
+        }
+    return data
+
+
+def tests_of(scores: Path) -> tuple[dict[str, dict[str, Any]], str]:
+    """Give BLEU for every test set and search, and BLEU's signature."""
+    tests = {}
+    signatures = set()
+    for translations in sorted(scores.glob("*.greedy.txt")):
+        test = translations.name.removesuffix(".greedy.txt")
+        row: dict[str, Any] = {"sentences": translations.read_bytes().count(b"\n")}
+        for search, title in SEARCHES.items():
+            evaluated = json.loads((scores / f"{test}.{search}.json").read_text(encoding="utf-8"))
+            (result,) = evaluated["results"]
+            row[title] = round(result["score"], 1)
+            signatures.add(result["signature"])
+        tests[nice(test)] = row
+    (signature,) = signatures
+    return tests, signature
+
+
+def nice(test: str) -> str:
+    """Name a test set as people do: "tatoeba/test", "newstest2019"."""
+    folder, name, *_ = test.split(".")
+    return name if name.startswith(folder) else f"{folder}/{name}"
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])

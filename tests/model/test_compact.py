@@ -1,0 +1,231 @@
+"""Models stored as int8: how far weights move, what is refused, and the way there and back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from scones.errors import SconesError
+from scones.model.card import check_told, model_card
+from scones.model.compact import from_int8, to_int8
+from scones.model.folder import ModelFolder, weights_file
+from scones.model.storing import store_again
+
+PATH = Path("model.int8.safetensors")
+NAME = "model.encoder.layers.0.fc1.weight"
+INT8 = "model.int8.safetensors"
+
+
+def there_and_back(matrix: Tensor) -> Tensor:
+    return from_int8(to_int8({NAME: matrix}), PATH)[NAME]
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.integers(1, 7),
+    st.integers(1, 40),
+    st.sampled_from([1e-20, 1e-3, 1.0, 1e4]),
+    st.integers(0, 2**31),
+)
+def test_no_weight_moves_by_more_than_half_a_step(
+    rows: int, columns: int, size: float, seed: int
+) -> None:
+    matrix = size * torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
+    largest_R1 = matrix.abs().amax(1, keepdim=True)
+    error = (there_and_back(matrix) - matrix).abs()
+    assert (error <= largest_R1 / 254 * (1 + 1e-5)).all()
+
+
+def test_whole_steps_and_zeros_come_back_as_they_were() -> None:
+    matrix = torch.tensor([[-127.0, 0, 3], [0, 0, 0], [0.5, -1.5, 63.5]])
+    assert torch.equal(there_and_back(matrix), matrix)
+    assert torch.equal(there_and_back(-matrix), -matrix)
+
+
+def test_matrices_take_a_byte_a_weight_and_the_rest_stays() -> None:
+    bias = torch.randn(1, 9)  # Pegasus keeps its output bias in two dimensions
+    stored = to_int8({NAME: torch.randn(6, 9), "final_logits_bias": bias})
+    assert {name: (tensor.dtype, *tensor.shape) for name, tensor in stored.items()} == {
+        NAME: (torch.int8, 6, 9),
+        f"{NAME}.scale": (torch.float32, 6),
+        "final_logits_bias": (torch.float32, 1, 9),
+    }
+    assert torch.equal(stored["final_logits_bias"], bias)
+
+
+def test_matrices_without_scales_are_refused() -> None:
+    stored = to_int8({NAME: torch.randn(6, 9)})
+    with pytest.raises(SconesError, match=f"{INT8} is damaged: {NAME} has no scale for each"):
+        from_int8({NAME: stored[NAME]}, PATH)
+    stored[f"{NAME}.scale"] = torch.ones(5)
+    with pytest.raises(SconesError, match="has no scale"):
+        from_int8(stored, PATH)
+
+
+@pytest.fixture
+def small(tiny_model: Path, tmp_path: Path) -> Path:
+    store_again(tiny_model, tmp_path / "small", "int8")
+    return tmp_path / "small"
+
+
+def test_a_folder_in_a_quarter_of_the_room(tiny_model: Path, small: Path) -> None:
+    files = ["README.md", "config.json", INT8, "subwords.model"]
+    assert sorted(path.name for path in small.iterdir()) == files
+    assert json.loads((small / "config.json").read_text())["scones"]["storage"] == "int8"
+    model = ModelFolder.load(tiny_model)
+    parameters = sum(parameter.numel() for parameter in model.model.parameters())
+    assert (small / INT8).stat().st_size < 1.35 * parameters  # in so small a model scales count
+    again = ModelFolder.load(small)
+    assert (again.output, again.subwords) == (model.output, model.subwords)
+    assert again.facts == model.facts
+    for name, tensor in model.model.state_dict().items():
+        kept = again.model.state_dict()[name]
+        assert kept.dtype == torch.float32
+        if tensor.ndim == 1:
+            assert torch.equal(kept, tensor)
+        else:
+            bound_R1 = tensor.abs().amax(1, keepdim=True) / 254 * (1 + 1e-5)
+            assert ((kept - tensor).abs() <= bound_R1).all()
+
+
+def test_the_report_on_what_was_written(tiny_model: Path, small: Path, tmp_path: Path) -> None:
+    done = store_again(tiny_model, tmp_path / "other", "int8")
+    assert done.bytes == sum(path.stat().st_size for path in small.iterdir())
+    ours, theirs = (
+        ModelFolder.load(place).model.state_dict() for place in (tiny_model, tmp_path / "other")
+    )
+    largest = max((ours[name] - theirs[name]).abs().max().item() for name in ours)
+    assert done.largest_error == largest > 0
+    assert store_again(small, tmp_path / "full", "float32").largest_error == 0
+
+
+def test_the_way_back_is_a_hugging_face_folder(
+    tiny_model: Path, small: Path, tmp_path: Path
+) -> None:
+    store_again(small, tmp_path / "full", "float32")
+    names = sorted(path.name for path in (tmp_path / "full").iterdir())
+    assert names == sorted(path.name for path in tiny_model.iterdir())
+    config = json.loads((tmp_path / "full" / "config.json").read_text())
+    assert config == json.loads((tiny_model / "config.json").read_text())
+    weights = load_file(tmp_path / "full" / "model.safetensors")
+    original = load_file(tiny_model / "model.safetensors")
+    assert {n: w.shape for n, w in weights.items()} == {n: w.shape for n, w in original.items()}
+    # From there on nothing is lost any more.
+    store_again(tmp_path / "full", tmp_path / "small again", "int8")
+    again = load_file(tmp_path / "small again" / INT8)
+    for name, tensor in load_file(small / INT8).items():
+        torch.testing.assert_close(again[name], tensor, rtol=1e-6, atol=0)
+
+
+def damage_weights(folder: Path) -> None:
+    (folder / INT8).write_bytes((folder / INT8).read_bytes()[:-10])
+
+
+def damage_missing(folder: Path) -> None:
+    (folder / INT8).unlink()
+
+
+def damage_scale(folder: Path) -> None:
+    tensors = load_file(folder / INT8)
+    tensors["model.decoder.layers.0.fc1.weight.scale"][3] = float("inf")
+    save_file(tensors, folder / INT8)
+
+
+def damage_storage(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    config["scones"]["storage"] = "int3"
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (damage_weights, f"{INT8} is damaged"),
+        (damage_missing, f"{INT8} does not exist; the model is incomplete"),
+        (damage_scale, "holds a number that is not finite"),
+        (damage_storage, "stored as 'int3', which this version of scones does not read"),
+    ],
+)
+def test_a_damaged_folder_is_refused(damage, sentence: str, small: Path) -> None:
+    damage(small)
+    with pytest.raises(SconesError, match=sentence):
+        ModelFolder.load(small)
+
+
+def test_nothing_that_somebody_needs_is_replaced(
+    tiny_model: Path, small: Path, tmp_path: Path
+) -> None:
+    before = (small / INT8).read_bytes()
+    with pytest.raises(SconesError, match="exists already"):
+        store_again(tiny_model, small, "int8")
+    with pytest.raises(SconesError, match="is the model itself"):
+        store_again(small, small, "float32", overwrite=True)
+    (small / "training").mkdir()
+    with pytest.raises(SconesError, match="a training run"):
+        store_again(tiny_model, small, "int8", overwrite=True)
+    (tmp_path / "thesis").mkdir()
+    with pytest.raises(SconesError, match="thesis is not a model, so it is not overwritten"):
+        store_again(tiny_model, tmp_path / "thesis", "int8", overwrite=True)
+    assert weights_file(small).read_bytes() == before
+    (small / "training").rmdir()
+    store_again(tiny_model, small, "int8", {"name": "tea"}, overwrite=True)
+    assert ModelFolder.load(small).facts["name"] == "tea"
+
+
+TOLD = {
+    "name": "pocket-tea",
+    "licence": "Apache-2.0",
+    "data": {"menus": {"pairs": 1234, "licence": "CC0 | public domain"}},
+    "tests": {"tea/test": {"sentences": 20, "BLEU": 12.345}, "jam/test": {"BLEU": 9.0}},
+    "signature": "nrefs:1|case:mixed",
+    "limits": ["Knows tea alone."],
+}
+
+
+def test_a_card_tells_data_scores_and_limits(tiny_model: Path, tmp_path: Path) -> None:
+    store_again(tiny_model, tmp_path / "tea", "int8", check_told(TOLD, "card.json"))
+    card = (tmp_path / "tea" / "README.md").read_text()
+    for line in (
+        "# pocket-tea: de → en, scones",
+        "| licence | Apache-2.0 |",
+        "|  | pairs | licence |",
+        r"| menus | 1,234 | CC0 \| public domain |",
+        "| tea/test | 20 | 12.3 |",
+        "| jam/test |  | 9.0 |",
+        "Signature: `nrefs:1|case:mixed`",
+        "- Knows tea alone.",
+        'translator = scones.load("pocket-tea")',
+        "scones export pocket-tea OUT --to huggingface",
+    ):
+        assert f"\n{line}\n" in card, card
+    assert "AutoTokenizer" not in card
+    store_again(tmp_path / "tea", tmp_path / "full", "float32")
+    card = (tmp_path / "full" / "README.md").read_text()
+    assert "- Knows tea alone." in card
+    assert "pocket-tea" not in card  # a copy is not what goes by that name
+
+
+def test_a_card_does_not_trust_the_folder_it_describes(tiny_model: Path) -> None:
+    folder = ModelFolder.load(tiny_model)
+    folder.facts |= {"data": "tea", "tests": {"tea": 3}, "limits": None}
+    assert "Trained on" not in model_card(folder.config_json("int8"))
+
+
+@pytest.mark.parametrize(
+    ("told", "sentence"),
+    [
+        ([], r"card\.json must hold an object with name, licence, data, tests, signature, limits"),
+        ({"date": 3, "name": 4}, "'date' is not known; 'name' must be a text"),
+        ({"data": {"menus": 3}}, "'data' must be an object of objects"),
+    ],
+)
+def test_what_a_card_cannot_tell_is_refused(told: object, sentence: str) -> None:
+    with pytest.raises(SconesError, match=sentence):
+        check_told(told, "card.json")

@@ -1,0 +1,241 @@
+"""Pocket models: opened by name, made by recipes and by `scones export`, shown by the demo."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+import torch
+
+import scones
+from scones import pocket
+from scones.cli import run
+from scones.errors import SconesError
+from scones.model.config import ModelOptions
+from scones.model.storing import store_again
+from scones.model.transformer import Transformer
+from scones.outputs import output_layer
+from scones.recipes import from_section, load_recipe
+from scones.text.prepare import PrepareConfig
+from scones.training.options import TrainOptions
+
+ROOT = Path(__file__).parents[1]
+NAMES = ["pocket-de-en", "pocket-en-de"]
+PAIRS = ["de-en", "en-de"]
+LARGEST = 12_000_000
+
+
+@pytest.fixture
+def shipped(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package that comes with two models, and a working directory with nothing in it."""
+    monkeypatch.setattr(pocket, "FOLDER", tmp_path / "package")
+    for name in NAMES:
+        store_again(tiny_model, tmp_path / "package" / name, "int8", {"name": name})
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "package"
+
+
+def test_a_model_is_opened_by_its_name(
+    shipped: Path, tea_pairs: list[tuple[str, str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert pocket.pocket_models() == NAMES
+    sentences = [source for source, _ in tea_pairs[:5]]
+    found = scones.load("pocket-de-en").translate(sentences)
+    assert found == scones.load(shipped / "pocket-de-en").translate(sentences)
+    assert any(several[0].text for several in found)
+    assert run(["info", "pocket-de-en", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["kind"], facts["storage"], facts["name"]) == ("model", "int8", "pocket-de-en")
+    assert facts["total_bytes"] == sum(p.stat().st_size for p in (shipped / NAMES[0]).iterdir())
+
+
+def test_a_folder_of_that_name_goes_first(shipped: Path, tiny_models: Path) -> None:
+    assert pocket.find_model("pocket-de-en") == shipped / "pocket-de-en"
+    shutil.copytree(tiny_models / "softmax", "pocket-de-en")
+    assert pocket.find_model("pocket-de-en") == Path("pocket-de-en")
+    assert scones.load("pocket-de-en").output.to_config()["layer"] == "softmax"
+    assert scones.load("pocket-en-de").output.to_config()["layer"] == "scones"
+
+
+def test_a_name_that_is_not_known(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = "the models that come with scones are pocket-de-en and pocket-en-de"
+    with pytest.raises(SconesError, match=f"The model folder pocket-fi-en does not exist; {known}"):
+        scones.load("pocket-fi-en")
+    with pytest.raises(SconesError, match=r"The model folder a/pocket-de-en does not exist\.$"):
+        scones.load("a/pocket-de-en")
+    with pytest.raises(SconesError, match=r"The model folder \.\./package/\.\./x does not exist"):
+        scones.load("../package/../x")
+    monkeypatch.setattr(pocket, "FOLDER", shipped / "nowhere")
+    with pytest.raises(SconesError, match="and this copy of scones brings no pocket models"):
+        scones.load("pocket-de-en")
+
+
+def test_the_command_line_makes_a_pocket_model_and_turns_it_back(
+    shipped: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("card.json").write_text(json.dumps({"limits": ["Knows tea alone."]}))
+    small = ["export", str(tiny_model), "small", "--to", "pocket", "--card", "card.json"]
+    assert run(small) == 0
+    said = capsys.readouterr().out
+    assert re.fullmatch(
+        r"small: [\d,]+ weights in int8, 0\.\d\d MB on disk; largest error of a weight \S+\.\n",
+        said,
+    )
+    assert "Knows tea alone." in Path("small/README.md").read_text()
+    assert run(["export", "pocket-de-en", "--to", "huggingface", "--json"]) == 0
+    done = json.loads(capsys.readouterr().out)
+    assert (done["folder"], done["storage"]) == ("pocket-de-en-huggingface", "float32")
+    assert Path("pocket-de-en-huggingface/model.safetensors").is_file()
+    for wrong, sentence in (
+        (["--to", "pocket", "--quantization", "int8"], "go with CTranslate2, not with --to pocket"),
+        (["--to", "pocket", "--check", "x"], "go with CTranslate2, not with --to pocket"),
+        (["--card", "card.json"], "--card goes with --to pocket and huggingface"),
+        (["--to", "toast"], "--to toast is not known; use ctranslate2, pocket, huggingface"),
+    ):
+        assert run(["export", str(tiny_model), "other", *wrong]) == 2
+        assert sentence in capsys.readouterr().err
+        assert not Path("other").exists()
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_the_recipe_makes_a_model_that_fits(pair: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCONES_DATA", "/corpora")
+    path = ROOT / f"recipes/pocket/{pair}.toml"
+    sections = load_recipe(path, "prepare", "model", "output", "train")
+    prepare = from_section(PrepareConfig, sections["prepare"], "[prepare]")
+    prepare.validate()
+    assert f"{prepare.source_language}-{prepare.target_language}" == pair
+    output_layer(sections["output"], "[output]")
+    from_section(TrainOptions, sections["train"], "[train]")
+    with torch.device("meta"):
+        model = Transformer(from_section(ModelOptions, sections["model"], "").build(prepare.pieces))
+    # A byte a weight of a matrix, four a scale or a number of a vector; half a megabyte of pieces.
+    parameters = model.parameters()
+    size = sum(p.numel() + 4 * len(p) if p.ndim == 2 else 4 * p.numel() for p in parameters)
+    assert 0.85 * LARGEST < size + 500_000 < LARGEST
+
+
+def test_the_recipes_are_each_other_the_other_way_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCONES_DATA", "/corpora")
+    one, other = (
+        load_recipe(ROOT / f"recipes/pocket/{pair}.toml", "prepare", "model", "output", "train")
+        for pair in PAIRS
+    )
+    there, back = one.pop("prepare"), other.pop("prepare")
+    assert one == other
+    for name in ("source", "dev_source", "source_language"):
+        assert there[name] == back[name.replace("source", "target")]
+        assert back[name] == there[name.replace("source", "target")]
+    assert there["held_out"] == back["held_out"]
+
+
+def test_what_the_card_says_comes_from_the_report_and_the_scores(tmp_path: Path) -> None:
+    corpora = [
+        {"source": "/d/tatoeba/train.de-en.de.xz", "pairs_read": 9, "pairs_kept": 7},
+        {"source": "/d/libreoffice/ui.de-en.de.xz", "pairs_read": 5, "pairs_kept": 5},
+    ]
+    (tmp_path / "report.json").write_text(json.dumps({"corpora": corpora}))
+    scores = tmp_path / "scores"
+    scores.mkdir()
+    for test, value in (("tatoeba.test.de-en", 30.04), ("newstest.newstest2019.de-en", 20.0)):
+        for search, more in (("greedy", 0.0), ("beam", 1.0)):
+            (scores / f"{test}.{search}.txt").write_text("a\nb\n")
+            result = {"system": "x", "metric": "BLEU", "score": value + more, "signature": "s|1"}
+            (scores / f"{test}.{search}.json").write_text(json.dumps({"results": [result]}))
+    command = [sys.executable, ROOT / "recipes/pocket/card.py", "report.json", "scores", "tea"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    card = json.loads(done.stdout)
+    assert card["data"]["tatoeba/train"] == {
+        "pairs read": 9,
+        "trained on": 7,
+        "licence": "CC-BY 2.0 FR",
+    }
+    assert card["tests"] == {
+        "newstest2019": {"sentences": 2, "BLEU, greedy": 20.0, "BLEU, beam 4": 21.0},
+        "tatoeba/test": {"sentences": 2, "BLEU, greedy": 30.0, "BLEU, beam 4": 31.0},
+    }
+    from scones.model.card import check_told
+
+    assert check_told(card, "card.json")["signature"] == "s|1"
+
+
+@pytest.fixture
+def demo(tmp_path: Path):
+    """Run the demo in a tree of its own, with a `scones` that only tells what it was asked for."""
+    (tmp_path / "recipes").mkdir()
+    shutil.copy(ROOT / "recipes" / "demo.sh", tmp_path / "recipes")
+    (tmp_path / "recipes" / "compare.sh").write_text("echo the comparison\n")
+    (tmp_path / "bin").mkdir()
+    stub = tmp_path / "bin" / "scones"
+    stub.write_text(
+        '#!/bin/sh\necho "scones $*" >> asked.txt\ncase "$*" in\n'
+        '*all*) cat > /dev/null; printf "1\\t-0.1054\\tfirst\\n1\\t-1.6094\\tsecond\\n";;\n'
+        '*) sed "s/^/translated: /";;\nesac\n'
+    )
+    stub.chmod(0o755)
+    folders = os.pathsep.join([str(tmp_path / "bin"), str(Path(sys.executable).parent)])
+
+    def call(models: list[str], **environment: str) -> str:
+        for name in models:
+            (tmp_path / "scones" / "pocket" / name).mkdir(parents=True)
+            (tmp_path / "scones" / "pocket" / name / "config.json").touch()
+        done = subprocess.run(
+            ["bash", tmp_path / "recipes" / "demo.sh"],
+            env=os.environ | {"PATH": f"{folders}{os.pathsep}{os.environ['PATH']}"} | environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    return call
+
+
+def test_the_demo_translates_and_shows_alternatives(demo, tmp_path: Path) -> None:
+    shown = demo(NAMES, TEXT="Der Tee ist heiß, und die Scones sind fertig.")
+    assert "  Where is the nearest train station?\n    → translated: Where is the nearest" in shown
+    assert "  Wo ist der Bahnhof?\n    0.90  first\n    0.20  second\n" in shown
+    yours = shown[shown.index("== Yours (pocket-de-en)") : shown.index("Try next:")]
+    assert "    → translated: Der Tee ist heiß, und die Scones sind fertig.\n    0.90" in yours
+    asked = (tmp_path / "asked.txt").read_text().splitlines()
+    assert sum("--search all" in line for line in asked) == 3
+    assert "make compare" in shown
+
+
+def test_the_demo_knows_english(demo) -> None:
+    assert "== Yours (pocket-en-de)" in demo(NAMES, TEXT="The tea is hot, and it's time for jam.")
+
+
+@pytest.mark.parametrize("models", [[], NAMES[:1]])
+def test_without_models_the_demo_is_the_comparison(demo, models: list[str]) -> None:
+    shown = demo(models).splitlines()
+    assert len(shown) == 2
+    assert "comes without pocket-" in shown[0]
+    assert shown[1] == "the comparison"
+
+
+@pytest.mark.parametrize("name", pocket.pocket_models())
+def test_a_model_that_is_shipped_is_small_and_works(name: str) -> None:
+    folder = pocket.FOLDER / name
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= LARGEST
+    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    patterns = patterns["tool"]["setuptools"]["package-data"]["scones"]
+    for path in folder.iterdir():  # else a wheel would come without it
+        assert any(fnmatch(f"pocket/{name}/{path.name}", pattern) for pattern in patterns)
+    card = (folder / "README.md").read_text()
+    assert all(f"\n## {title}\n" in card for title in ("Trained on", "Scores", "Limits"))
+    text = {"de": "Guten Morgen!", "en": "Good morning!"}
+    translator = scones.load(name, "cpu")
+    (found,) = translator.translate([text[translator.source_language]])
+    assert found[0].text == text[translator.target_language]
