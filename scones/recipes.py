@@ -1,8 +1,9 @@
 """Recipes: one TOML file an experiment, read into plain dataclasses.
 
-A section of the file (`[prepare]`, `[model]`, `[output]`, `[train]`) fills one dataclass. Each
-field of such a dataclass carries its help text in `metadata["help"]`, so that the recipe key, the
-command-line flag and the documentation are one thing. All problems of a file are said at once.
+A section of the file (`[prepare]`, `[model]`, `[output]`, `[train]`) fills one dataclass; one whose
+entries have names of their own (`[systems]`, `[tests]`) fills a dataclass an entry. A field that is
+a flag too carries its help text in `metadata["help"]`, so that recipe key, command-line flag and
+documentation are one thing. All problems of a section are said at once.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from scones.errors import SconesError
 
 Options = TypeVar("Options")
 
-SECTIONS = ("prepare", "model", "output", "train")
+SECTIONS = ("prepare", "model", "output", "train", "systems", "tests", "search", "speed")
 
 
 def option(default: Any, help: str, group: str | None = None) -> Any:
@@ -36,8 +37,13 @@ def option(default: Any, help: str, group: str | None = None) -> Any:
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def load_recipe(path: Path, *names: str) -> dict[str, dict[str, Any]]:
-    """Read the named sections of a recipe file, with ${VARIABLES} in their strings expanded."""
+def load_recipe(
+    path: Path, *names: str, variables: Mapping[str, str] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Read the named sections of a recipe file, with ${VARIABLES} in their strings expanded.
+
+    `variables` go before those of the environment.
+    """
     path = Path(path)
     try:
         recipe = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -51,7 +57,8 @@ def load_recipe(path: Path, *names: str) -> dict[str, dict[str, Any]]:
         if name not in SECTIONS or not isinstance(section, dict):
             known = ", ".join(f"[{known}]" for known in SECTIONS)
             raise SconesError(f"{path}: '{name}' is not a section of a recipe; there are {known}.")
-    return {name: _expand(recipe.get(name, {}), path) for name in names}
+    known_values = {**os.environ, **(variables or {})}
+    return {name: _expand(recipe.get(name, {}), path, known_values) for name in names}
 
 
 def from_section(cls: type[Options], section: Mapping[str, Any], place: str) -> Options:
@@ -78,6 +85,24 @@ def from_section(cls: type[Options], section: Mapping[str, Any], place: str) -> 
     if problems:
         raise SconesError(f"{place}: {'; '.join(problems)}.")
     return cls(**values)
+
+
+def entries(section: Mapping[str, Any], place: str) -> dict[str, dict[str, Any]]:
+    """Give the entries of a section that names them itself; each must be a table of its own."""
+    for name, entry in section.items():
+        if not isinstance(entry, dict):
+            raise SconesError(
+                f"{place}: '{name}' must be a table, {{ key = value }}, not {entry!r}."
+            )
+    return dict(section)
+
+
+def from_entries(cls: type[Options], section: Mapping[str, Any], place: str) -> dict[str, Options]:
+    """Fill the dataclass `cls` from every entry of a section that names its entries itself."""
+    return {
+        name: from_section(cls, entry, f"{place} {name}")
+        for name, entry in entries(section, place).items()
+    }
 
 
 def describe_type(annotation: Any) -> str:
@@ -128,18 +153,18 @@ def _convert(value: Any, annotation: Any) -> Any:
     return annotation(value)
 
 
-def _expand(value: Any, place: Path) -> Any:
+def _expand(value: Any, place: Path, variables: Mapping[str, str]) -> Any:
     if isinstance(value, dict):
-        return {name: _expand(item, place) for name, item in value.items()}
+        return {name: _expand(item, place, variables) for name, item in value.items()}
     if isinstance(value, list):
-        return [_expand(item, place) for item in value]
+        return [_expand(item, place, variables) for item in value]
     if not isinstance(value, str):
         return value
 
     def variable(match: re.Match[str]) -> str:
         name = match.group(1)
-        if name not in os.environ:
+        if name not in variables:
             raise SconesError(f"{place} uses ${{{name}}}, which is not set in the environment.")
-        return os.environ[name]
+        return variables[name]
 
     return re.sub(r"\$\{(\w+)\}", variable, value)

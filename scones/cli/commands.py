@@ -19,6 +19,7 @@ from scones.cli.export import export
 from scones.cli.help import Command, Group
 from scones.cli.ibm3 import ibm3
 from scones.cli.info import info
+from scones.cli.paper import paper
 from scones.cli.prepare import prepare
 from scones.cli.replicate import replicate
 from scones.cli.score import score
@@ -75,6 +76,7 @@ for _heading, _commands in _COMMANDS.items():
     for _command in _commands:
         app.command(cls=Command, rich_help_panel=_heading)(_command)
 app.add_typer(ibm3, rich_help_panel="Experiments")
+app.add_typer(paper, rich_help_panel="Experiments")
 
 
 @app.callback(invoke_without_command=True)

@@ -120,6 +120,14 @@ def prepare(
     overwrite: Annotated[
         bool | None, typer.Option("--overwrite", help="Replace the store if it exists.")
     ] = None,
+    other: Annotated[
+        Path | None,
+        typer.Option(
+            "--reversed",
+            metavar="STORE",
+            help="Take a store that is there, source and target exchanged, instead of text.",
+        ),
+    ] = None,
     recipe: Annotated[
         Path | None,
         typer.Option(help="A TOML file whose section [prepare] gives what no flag gives."),
@@ -135,6 +143,7 @@ def prepare(
             --dev-source dev.de --dev-target dev.en --held-out test.de
         scones prepare store -s de -t en --tsv pairs.tsv.gz --pieces 8000 --json
         scones prepare store --recipe recipes/multi30k.toml --overwrite
+        scones prepare en-de --reversed de-en
     """
     from rich.console import Console
 
@@ -163,6 +172,10 @@ def prepare(
         "identify_language": identify_language,
         "drop_duplicates": drop_duplicates,
     }
+    if other is not None:
+        given = {**_given(flags), **_given(cleaning_flags), **_given({"recipe": recipe})}
+        _reverse(other, store, given, as_json)
+        return
     config = _config(recipe, flags, cleaning_flags)
     with _progress() as progress:
         report = prepare_store(config, store, progress)
@@ -174,6 +187,25 @@ def prepare(
     if not console.is_terminal:
         console.width = 160
     console.print(report.table())
+
+
+def _reverse(other: Path, store: Path, given: dict[str, Any], as_json: bool) -> None:
+    """Make the store of the other direction, which nothing but --overwrite goes with."""
+    from scones.text.reversing import reverse_store
+
+    overwrite = given.pop("overwrite", False)
+    if given:
+        flag = next(iter(given)).replace("_", "-")
+        raise SconesError(f"--reversed takes everything from {other}; leave out --{flag}.")
+    facts = reverse_store(other, store, overwrite=overwrite)
+    if as_json:
+        print_json(facts)
+        return
+    pairs = f"{facts['splits']['train']['pairs']:,}"
+    typer.echo(
+        f"{store}: {facts['source_language']} → {facts['target_language']}, the {pairs} training "
+        f"pairs of {other} exchanged."
+    )
 
 
 def _config(

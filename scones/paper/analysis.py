@@ -6,8 +6,6 @@ analysis.json, tables as analysis.md, and plots. Started again, only what is mis
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -21,8 +19,9 @@ from scones.errors import SconesError
 from scones.evaluation.analysis import BeamRun, ExactOutput, Output, analyze
 from scones.evaluation.metrics import check_references
 from scones.hardware import choose_device
-from scones.model.folder import SUBWORDS, read_model_config
+from scones.model.folder import read_model_config
 from scones.paper.comparison import facts
+from scones.paper.digests import model_digest, texts_digest
 from scones.paper.searched import BeamFile, ExactFile, MadeWith
 from scones.search.certificate import ExactOptions
 from scones.search.corpus import SearchOptions
@@ -68,8 +67,8 @@ class Analyzer:
             self._system(name, folder).check()
         return {
             **facts(self.models, self.device),
-            "source_digest": _digest(self.sources),
-            "reference_digests": [_digest(texts) for texts in self.references],
+            "source_digest": texts_digest(self.sources),
+            "reference_digests": [texts_digest(texts) for texts in self.references],
             "sentences": len(self.sources),
             "precision": self.precision,
             "first_beam": FIRST_BEAM,
@@ -187,17 +186,9 @@ class _System:
     @cached_property
     def _settings(self) -> dict[str, Any]:
         """What decides the outcome of every search."""
-        output = json.dumps(self._config["scones"]["output"], sort_keys=True)
-        digest = hashlib.sha256(output.encode())
-        for path in (self.folder / "model.safetensors", self.folder / SUBWORDS):
-            try:
-                with path.open("rb") as file:
-                    digest.update(hashlib.file_digest(file, "sha256").digest())
-            except FileNotFoundError:
-                raise SconesError(f"{path} does not exist; the model is incomplete.") from None
         return {
-            "model": digest.hexdigest()[:16],
-            "source text": _digest(self.plan.sources),
+            "model": model_digest(self.folder),
+            "source text": texts_digest(self.plan.sources),
             "precision": self.plan.precision,
             "too_long": self.plan.too_long,
         }
@@ -226,7 +217,3 @@ def _remaining(limits: ExactOptions, found: Mapping[int, ExactOutput]) -> ExactO
         return limits
     spent = sum(one.certificate.seconds for one in found.values() if one.certificate is not None)
     return replace(limits, max_seconds=max(limits.max_seconds - spent, 1e-9))
-
-
-def _digest(texts: Sequence[str]) -> str:
-    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]

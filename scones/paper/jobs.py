@@ -35,13 +35,16 @@ class Job:
     command: Sequence[str]
     """The words behind `scones`."""
     log: Path
-    made_with: Mapping[str, Any]
-    """What decides the outcome, as JSON knows it; no paths, so that folders can be moved."""
+    made_with: Mapping[str, Any] | None
+    """What decides the outcome, as JSON knows it; no paths, so that folders can be moved. None: the
+    outcome itself shows whether it was done, and only jobs that were not are made."""
 
     @property
     def is_done(self) -> bool:
         """Whether the very same was done already."""
-        return self._marker.exists() and read_json(self._marker) == self.made_with
+        if self.made_with is None or not self._marker.exists():
+            return False
+        return bool(read_json(self._marker) == self.made_with)
 
     def start(self, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
         """Begin, in a session of its own, so that Ctrl-C comes once: from here."""
@@ -59,7 +62,8 @@ class Job:
     def end(self, code: int) -> None:
         """Take note that it ended well, or say why not."""
         if code == 0:
-            write_json(self._marker, self.made_with)
+            if self.made_with is not None:
+                write_json(self._marker, self.made_with)
             return
         lines = self.log.read_text(errors="replace").splitlines() or ["nothing was said"]
         said = lines[-1].removeprefix("scones: ").rstrip(".")
@@ -70,8 +74,16 @@ class Job:
         return self.log.with_suffix(".done.json")
 
 
-def run_all(jobs: Sequence[Job], at_once: int, say: Callable[[str], None]) -> None:
-    """Run the jobs that are not done, so many at once; Ctrl-C or a failure stops all of them."""
+def run_all(
+    jobs: Sequence[Job],
+    at_once: int,
+    say: Callable[[str], None],
+    ended: Callable[[Job], None] = lambda job: None,
+) -> None:
+    """Run the jobs that are not done, so many at once; Ctrl-C or a failure stops all of them.
+
+    `ended` is called for every one that ended well, as soon as it has.
+    """
     waiting = deque(job for job in jobs if not job.is_done)
     running: list[tuple[Job, subprocess.Popen[bytes]]] = []
     environment = _environment(min(at_once, len(jobs)))
@@ -86,6 +98,7 @@ def run_all(jobs: Sequence[Job], at_once: int, say: Callable[[str], None]) -> No
                     if (code := process.poll()) is not None:
                         running.remove((job, process))
                         job.end(code)
+                        ended(job)
                         say(f"{job.name}: done")
                 if interrupted.is_set():
                     raise KeyboardInterrupt

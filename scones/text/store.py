@@ -173,7 +173,7 @@ class TokenStore:
 
     def verify(self) -> None:
         """Read every byte and compare with the digest; raises SconesError where they differ."""
-        if _digest(self.path, _data_files(self._facts["splits"])) != self.digest:
+        if data_digest(self.path, data_files(self._facts["splits"])) != self.digest:
             raise _damaged(self.path, "its files do not have the digest that store.json names")
 
 
@@ -246,7 +246,7 @@ class StoreWriter:
             for name, (source, target) in self._splits.items()
         }
         self._subwords.save(self._folder / "subwords.model")
-        digest = _digest(self._folder, _data_files(splits))
+        digest = data_digest(self._folder, data_files(splits))
         facts = {
             "format": FORMAT,
             "source_language": self._languages[0],
@@ -346,7 +346,7 @@ def _read_lines(path: Path) -> list[str]:
     return content.split("\n")[:-1]
 
 
-def _data_files(splits: Iterable[str]) -> list[str]:
+def data_files(splits: Iterable[str]) -> list[str]:
     """The names of the files that the digest covers, in its order."""
     names = ["subwords.model"]
     for split in sorted(splits):
@@ -357,7 +357,7 @@ def _data_files(splits: Iterable[str]) -> list[str]:
     return names
 
 
-def _digest(folder: Path, names: Sequence[str]) -> str:
+def data_digest(folder: Path, names: Sequence[str]) -> str:
     """SHA-256 over the names and the digests of the data files."""
     parts = []
     for name in names:

@@ -103,3 +103,15 @@ def test_a_wrong_recipe_is_refused(
 def test_a_missing_language_is_named(corpus: Path) -> None:
     result = _run(corpus / "store", "--source", corpus / "train.de", "-t", "en")
     assert "'source_language' is missing" in str(result.exception)
+
+
+def test_a_store_is_turned_round(corpus: Path) -> None:
+    assert _run(corpus / "de-en", *_flags(corpus)).exit_code == 0
+    done = _run(corpus / "en-de", "--reversed", corpus / "de-en")
+    assert "en → de, the 2 training pairs of" in done.stdout
+    assert TokenStore.open(corpus / "en-de").report["source_language"] == "en"
+    done = _run(corpus / "other", "--reversed", corpus / "de-en", "--json")
+    assert json.loads(done.stdout)["target_language"] == "de"
+    done = _run(corpus / "third", "--reversed", corpus / "de-en", *_flags(corpus))
+    assert isinstance(done.exception, SconesError)
+    assert "leave out --source-language" in str(done.exception)

@@ -106,3 +106,18 @@ def test_cores_are_shared_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     run([job(tmp_path, name, 'echo "$OMP_NUM_THREADS"') for name in "abc"], 8)
     run([job(tmp_path, "alone", 'echo "$OMP_NUM_THREADS"')], 8)
     assert [(tmp_path / f"{name}.log").read_text() for name in ("a", "alone")] == ["5\n", "\n"]
+
+
+def test_a_job_that_nothing_is_made_with_is_never_done(tmp_path: Path) -> None:
+    endless = Job("a", ["echo done"], tmp_path / "a.log", None)
+    assert len(run([endless])) == len(run([endless])) == 2
+    assert (tmp_path / "a.log").read_text() == "done\ndone\n"
+    assert not (tmp_path / "a.done.json").exists()
+
+
+def test_whoever_waits_is_told_as_soon_as_a_job_has_ended_well(tmp_path: Path) -> None:
+    ended: list[str] = []
+    jobs = [job(tmp_path, "a", "true"), job(tmp_path, "b", "exit 3")]
+    with pytest.raises(SconesError, match="b failed"):
+        run_all(jobs, 1, lambda text: None, lambda one: ended.append(one.name))
+    assert ended == ["a"]

@@ -1,0 +1,286 @@
+"""The paper's experiments for one direction: train, translate, search, measure speed.
+
+Results go into a results folder (see `results`), models and logs into a folder of runs:
+
+    de-en/softmax/, scones-0.5/, …           models
+    de-en/softmax.search/, …                 what their searches gave (see `analysis`)
+    de-en/*.log, *.done.json                 processes: what they said, that they ended
+
+What has results is not made again, even when the models are gone, so that the work can be done in
+several sessions and on several machines. Trainings, translations and searches are processes and go
+side by side; with one job at a time, translations need no process of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from scones.errors import SconesError
+from scones.paper.digests import model_digest
+from scones.paper.jobs import Job, run_all
+from scones.paper.plan import Plan, Run
+from scones.paper.results import Direction, Json, Results, choose
+from scones.paper.searching import Searching
+from scones.paper.speed import measure_speed
+from scones.paper.translating import Translating, is_complete
+from scones.text.store import TokenStore
+
+Stage = Literal["train", "translate", "search", "speed"]
+STAGES: tuple[Stage, ...] = ("train", "translate", "search", "speed")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Of every training; None: what the recipe says."""
+
+    max_steps: int | None = None
+    max_minutes: float | None = None
+
+
+@dataclass(frozen=True)
+class Experiments:
+    """What to run, with what, and where the results go."""
+
+    plan: Plan
+    results: Path
+    store: Path
+    runs: Path
+    systems: Sequence[str] = ()
+    """None: all of the recipe."""
+    seeds: Sequence[int] = ()
+    """None: the recipe's own."""
+    budget: Budget = Budget()
+    again: bool = False
+    """Train also what has results but no model."""
+    jobs: int = 1
+    device: str = "auto"
+    last: Stage = "speed"
+    """The stage to end with."""
+    say: Callable[[str], None] = lambda text: None
+    """Told whenever something begins or ends."""
+
+    def run(self) -> None:
+        """Do what is not done yet, stage by stage."""
+        self._check()
+        self._keep_corpora()
+        stages = (self._train, self._translate, self._search, self._measure_speed)
+        for stage in stages[: STAGES.index(self.last) + 1]:
+            stage()
+
+    @cached_property
+    def direction(self) -> Direction:
+        """Where the results go."""
+        return Results(self.results).direction(self.plan.direction)
+
+    @cached_property
+    def wanted(self) -> list[Run]:
+        """All trainings that were asked for."""
+        return [
+            self.plan.run(system, seed)
+            for seed in (self.seeds or [self.plan.first_seed])
+            for system in (self.systems or self.plan.systems)
+        ]
+
+    def _check(self) -> None:
+        """Refuse before hours of work what would be refused after them."""
+        if self.jobs < 1:
+            raise SconesError(f"jobs must be at least 1, not {self.jobs}.")
+        for folder in (self.results, self.runs):
+            if folder.exists() and not folder.is_dir():
+                raise SconesError(f"{folder} is a file; give a folder to write to.")
+        self.plan.check_systems(self.systems)
+        for test in self.plan.sets.values():
+            test.read()
+        if self._unfinished or self.again:
+            self.plan.check_store(self._opened_store)
+        if self._searching is not None:
+            self._searching.check()
+
+    def _keep_corpora(self) -> None:
+        if self.direction.corpora is None and (self.store / "report.json").exists():
+            self.direction.write_json("corpora", corpora_report(self._opened_store, self.plan))
+
+    @cached_property
+    def _opened_store(self) -> TokenStore:
+        return TokenStore.open(self.store)
+
+    @property
+    def _unfinished(self) -> list[Run]:
+        """Runs that have not translated everything."""
+        return [
+            run for run in self.wanted if not is_complete(self.direction.run(run.name), self.plan)
+        ]
+
+    # Training
+
+    def _train(self) -> None:
+        runs = self.wanted if self.again else self._unfinished
+        run_all([self._training(run) for run in runs], self.jobs, self.say)
+
+    def _place(self, run: Run, ending: str = "") -> Path:
+        return self.runs / self.plan.direction / f"{run.name}{ending}"
+
+    def _training(self, run: Run) -> Job:
+        output = self.plan.systems[run.system]
+        words = ["train", str(self.store), str(self._place(run)), "--recipe", str(self.plan.recipe)]
+        words += ["--output-layer", output.get("layer", "scones")]
+        for name in ("alpha", "label_smoothing"):
+            if name in output:
+                words += [f"--{name.replace('_', '-')}", str(output[name])]
+        words += ["--seed", str(run.seed), "--device", self.device]
+        budget = {name: value for name, value in vars(self.budget).items() if value is not None}
+        for name, value in budget.items():
+            words += [f"--{name.replace('_', '-')}", str(value)]
+        made_with: dict[str, Any] = {
+            "data": self._opened_store.digest,
+            "recipe": {**self.plan.sections, "output": output},
+            "seed": run.seed,
+            **budget,
+        }
+        return Job(f"{run.name}: training", words, self._place(run, ".train.log"), made_with)
+
+    def _model(self, run: Run) -> Path | None:
+        """Give the trained model of a run; None where it is not there."""
+        there = self._place(run).exists() and self.store.exists()
+        return self._place(run) if there and self._training(run).is_done else None
+
+    # Translation
+
+    def _translate(self) -> None:
+        runs = [run for run in self.wanted if self._is_to_translate(run)]
+        if self.jobs == 1 or len(runs) == 1:
+            for run in runs:
+                command = " ".join(["scones", *self._training(run).command])
+                Translating(
+                    self.plan,
+                    run,
+                    self._place(run),
+                    command,
+                    self.direction,
+                    self.device,
+                    self.say,
+                ).translate()
+        else:
+            run_all([self._translation(run) for run in runs], self.jobs, self.say)
+        if chosen := choose(self.direction.runs()):
+            self.direction.write_json("chosen", chosen.to_json())
+
+    def _is_to_translate(self, run: Run) -> bool:
+        kept = self.direction.run(run.name)
+        if kept is None or not is_complete(kept, self.plan):
+            return True
+        return self.again and kept.model_digest != model_digest(self._place(run))
+
+    def _translation(self, run: Run) -> Job:
+        """Give the command that does what this object does, for a single run."""
+        words = ["paper", "run", str(self.plan.recipe), str(self.results), "--until", "translate"]
+        words += ["--store", str(self.store), "--runs", str(self.runs), "--device", self.device]
+        words += ["--system", run.system, "--seed", str(run.seed)]
+        if self.plan.data is not None:
+            words += ["--data", str(self.plan.data)]
+        for name, value in vars(self.budget).items():
+            if value is not None:
+                words += [f"--{name.replace('_', '-')}", str(value)]
+        if self.again:
+            words.append("--again")
+        return Job(f"{run.name}: translation", words, self._place(run, ".translate.log"), None)
+
+    # Search
+
+    @cached_property
+    def _searching(self) -> Searching | None:
+        if self.plan.search is None:
+            return None
+        return Searching(self.plan, self.plan.search, self.direction)
+
+    def _search(self) -> None:
+        if self._searching is None:
+            return
+        searching = self._searching
+        runs = {f"{run.name}: search": run for run in self.wanted if self._is_to_search(run)}
+        jobs = [
+            Job(
+                name,
+                searching.command(run, self._place(run), self._place(run, ".search"), self.device),
+                self._place(run, ".search.log"),
+                None,
+            )
+            for name, run in runs.items()
+        ]
+
+        def collect(job: Job) -> None:
+            run = runs[job.name]
+            searching.collect(run, self._place(run, ".search"), job.command)
+
+        run_all(jobs, self.jobs, self.say, collect)
+
+    def _is_to_search(self, run: Run) -> bool:
+        """Say whether a run lacks searches that its model, which must be there, can make."""
+        assert self._searching is not None
+        asked = self._searching.settings.systems or self.plan.systems
+        if run.system not in asked or run.seed != self.plan.first_seed:
+            return False
+        model = self._model(run)
+        if self._searching.is_done(run, model_digest(model) if self.again and model else None):
+            return False
+        if model is None:
+            self.say(_gone(run.name, "searched", self.runs))
+        return model is not None
+
+    # Speed
+
+    def _measure_speed(self) -> None:
+        settings, chosen = self.plan.speed, choose(self.direction.runs())
+        if settings is None or chosen is None:
+            return
+        runs = [self.plan.run(system) for system in (settings.baseline, chosen.system)]
+        if not {run.name for run in runs} <= {run.name for run in self.wanted}:
+            return
+        models = {run.name: model for run in runs if (model := self._model(run))}
+        kept = self.direction.speed
+        if kept is not None and [*kept["systems"]] == [run.name for run in runs]:
+            digests = [row["model_digest"] for row in kept["systems"].values()]
+            same = [model_digest(model) for model in models.values()] == digests
+            if not self.again or same:
+                return
+        for run in runs:
+            if run.name not in models:
+                self.say(_gone(run.name, "timed", self.runs))
+                return
+        sources, references = self.plan.sets[settings.set].read(settings.sentences)
+        found = measure_speed(
+            models, sources, references, settings, self.direction, self.device, self.say
+        )
+        self.direction.write_json("speed", found)
+
+
+def corpora_report(store: TokenStore, plan: Plan) -> Json:
+    """Give the report of a store without sentences, and without the place of the data."""
+
+    def shown(path: str | None) -> str | None:
+        return None if path is None else plan.shown(Path(path))
+
+    report = dict(store.report)
+    options = report["options"]
+    names = ("pieces", "max_pieces", "sample_megabytes", "cleaning")
+    report["options"] = {name: options[name] for name in names if name in options}
+    report["options"]["held_out"] = [shown(path) for path in options.get("held_out", [])]
+    report["corpora"] = [
+        {
+            **{name: value for name, value in corpus.items() if name != "examples"},
+            "source": shown(corpus["source"]),
+            "target": shown(corpus["target"]),
+        }
+        for corpus in report["corpora"]
+    ]
+    return report
+
+
+def _gone(name: str, done: str, runs: Path) -> str:
+    return (
+        f"{name} is not {done}: its model is not in {runs}; --again trains and translates it again"
+    )

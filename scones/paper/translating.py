@@ -1,0 +1,152 @@
+"""A trained model translates development and test sets: its scores, its training, its facts."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from scones.evaluation.metrics import score
+from scones.files import read_json
+from scones.model.folder import read_model_config
+from scones.paper.comparison import facts
+from scones.paper.digests import model_digest, texts_digest
+from scones.paper.plan import EvaluationSet, Plan, Run
+from scones.paper.results import (
+    Direction,
+    RunResult,
+    SearchResult,
+    SetResult,
+    hypothesis_file,
+    one_line,
+)
+from scones.translator import Translator, load
+
+SEARCHES: dict[str, dict[str, Any]] = {
+    "greedy": {"search": "greedy", "scores": False},
+    "beam4": {"search": "beam", "beam_size": 4},
+}
+METRICS = ("bleu", "chrf")
+"""Those that take no time; TER takes half a minute a set, and needs no model (see `rescoring`)."""
+_WARM_UP = 8
+
+
+def is_complete(result: RunResult | None, plan: Plan) -> bool:
+    """Say whether a run has translated everything that the recipe asks for."""
+    return result is not None and all(
+        result.search(test, search) is not None for test in plan.sets for search in SEARCHES
+    )
+
+
+@dataclass(frozen=True)
+class Translating:
+    """One model, and where its results go."""
+
+    plan: Plan
+    run: Run
+    model: Path
+    command: str
+    """How it was trained."""
+    direction: Direction
+    device: str = "auto"
+    say: Callable[[str], None] = lambda text: None
+
+    def translate(self) -> RunResult:
+        """Translate what has no result by this very model yet; results are kept set by set."""
+        digest = model_digest(self.model)
+        result = self.direction.run(self.run.name)
+        if result is None or result.model_digest != digest:
+            result = self._begun(digest)
+        if is_complete(result, self.plan):
+            return result
+        translator = load(self.model, self.device, engine="torch")
+        parameters = sum(parameter.numel() for parameter in translator.model.parameters())
+        result = replace(result, training={**result.training, "parameters": parameters})
+        for name, test in self.plan.sets.items():
+            if any(result.search(name, search) is None for search in SEARCHES):
+                self.say(f"{self.run.name}: {name}")
+                found = self._translate_set(translator, name, test)
+                result = replace(result, tests={**result.tests, name: found})
+                self.direction.write_run(result)
+        return result
+
+    def _begun(self, digest: str) -> RunResult:
+        """Say all that is known of a model before it translates anything."""
+        config = read_model_config(self.model)["scones"]
+        about = facts({}, self.device)
+        return RunResult(
+            name=self.run.name,
+            system=self.run.system,
+            direction=self.plan.direction,
+            seed=self.run.seed,
+            output=config["output"],
+            training={**training_facts(self.model), "recipe": self._recipe},
+            data_digest=config["data_digest"],
+            model_digest=digest,
+            commit=about["commit"],
+            device=about["device"],
+            versions={name: about[name] for name in ("scones", "torch", "python")},
+            command=self.command,
+            dev=self.plan.dev,
+        )
+
+    @property
+    def _recipe(self) -> dict[str, Any]:
+        return {"file": self.plan.recipe.name, **self.plan.sections}
+
+    def _translate_set(self, translator: Translator, name: str, test: EvaluationSet) -> SetResult:
+        sources, references = test.read()
+        searches = {}
+        for search, options in SEARCHES.items():
+            translator.translate(sources[:_WARM_UP], **options)
+            begin = time.perf_counter()
+            found = translator.translate(sources, **options)
+            seconds = time.perf_counter() - begin
+            texts = [one_line(best.text) for best, *_ in found]
+            file = hypothesis_file(self.run.name, name, search)
+            self.direction.write_hypotheses(file, texts)
+            searches[search] = scored(
+                SearchResult(self._command(search, test), seconds, file, {}, {}, 0.0),
+                texts,
+                references,
+                METRICS,
+            )
+        return SetResult(texts_digest(sources), texts_digest(references), len(sources), searches)
+
+    def _command(self, search: str, test: EvaluationSet) -> str:
+        """Say how to get one output alone."""
+        flags = "--search beam --beam-size 4" if search == "beam4" else "--search greedy"
+        return f"scones translate {self.model} {flags} < {self.plan.shown(test.source)}"
+
+
+def scored(
+    result: SearchResult, texts: Sequence[str], references: Sequence[str], metrics: Sequence[str]
+) -> SearchResult:
+    """Add scores to a result."""
+    for metric in metrics:
+        found = score(metric, texts, [references])
+        result = replace(
+            result,
+            scores={**result.scores, metric: found.value},
+            signatures={**result.signatures, metric: found.signature},
+            length_ratio=found.length_ratio or result.length_ratio,
+        )
+    return result
+
+
+def training_facts(model: Path) -> dict[str, Any]:
+    """Say how long a run was trained, from what lies in its folder."""
+    config = read_model_config(model)["scones"]
+    state = read_json(max((model / "training" / "checkpoints").glob("step-*/state.json")))
+    events = [json.loads(line) for line in (model / "training" / "log.jsonl").open()]
+    return {
+        "steps": state["step"],
+        "best_step": config["steps"],
+        "minutes": state["seconds"] / 60,
+        "target_tokens": state["tokens"],
+        "skipped_steps": state["skipped"],
+        "dev_bleu": {str(one["step"]): one["bleu"] for one in events if one["event"] == "validate"},
+    }

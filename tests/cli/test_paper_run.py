@@ -1,0 +1,315 @@
+"""`scones paper run`: a direction at toy size, going on in a later session, refusals."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from running import Done, contents
+
+from scones.cli import run
+from scones.evaluation.metrics import bleu
+from scones.paper import running as running_module
+from scones.paper.jobs import Job, run_all
+from scones.paper.results import Results, RunResult
+
+Scones = Callable[..., Done]
+Refused = Callable[..., None]
+
+SENTENCES = 6
+SEARCHED = 3
+
+RECIPE = """
+[prepare]
+source_language = "de"
+target_language = "en"
+
+[model]
+preset = "tiny"
+layers = 1
+size = 32
+heads = 2
+feed_forward = 64
+
+[train]
+max_steps = 12
+max_tokens = 512
+warmup_steps = 4
+validate_every = 6
+dev_sentences = 4
+log_every = 6
+seed = 3
+threads = 1
+
+[systems]
+softmax = { layer = "softmax" }
+"scones-0.5" = { layer = "scones", alpha = 0.5 }
+
+[tests.little]
+role = "dev"
+source = "${SCONES_DATA}/little.de"
+reference = "${SCONES_DATA}/little.en"
+
+[tests.news]
+source = "${SCONES_DATA}/news/test.de"
+reference = "${SCONES_DATA}/news/test.en"
+
+[search]
+set = "news"
+sentences = 3
+beams = [1, 2]
+max_states = 20
+
+[speed]
+set = "news"
+sentences = 3
+batch = 2
+beams = [1, 2]
+repeats = 3
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_processes() -> Iterator[None]:
+    """Let all jobs but translations be run in this process, since starting one takes seconds."""
+
+    def run_here(
+        jobs: Sequence[Job],
+        at_once: int,
+        say: Callable[[str], None],
+        ended: Callable[[Job], None] = lambda job: None,
+    ) -> None:
+        apart = [job for job in jobs if job.name.endswith(": translation")]
+        run_all(apart, at_once, say, ended)
+        for job in jobs:
+            if job in apart or job.is_done:
+                continue
+            say(f"{job.name}: begins")
+            with redirect_stdout(StringIO()), redirect_stderr(StringIO()) as err:
+                assert run(list(job.command)) == 0, err.getvalue()
+            job.end(0)
+            ended(job)
+
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(running_module, "run_all", run_here)
+        yield
+
+
+@pytest.fixture(scope="module")
+def place(tea_pairs: list[tuple[str, str]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with data and a recipe."""
+    folder = tmp_path_factory.mktemp("paper")
+    (folder / "data" / "news").mkdir(parents=True)
+    for stem, pairs in (("little", tea_pairs[:2]), ("news/test", tea_pairs[2 : 2 + SENTENCES])):
+        for side, language in enumerate(("de", "en")):
+            text = "".join(f"{pair[side]}\n" for pair in pairs)
+            (folder / "data" / f"{stem}.{language}").write_text(text)
+    (folder / "toy.toml").write_text(RECIPE)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def words(place: Path, tiny_store: Path) -> list[str]:
+    """A whole command; RESULTS is its fourth word."""
+    command = ["paper", "run", place / "toy.toml", place / "results", "--store", tiny_store]
+    command += ["--runs", place / "runs", "--data", place / "data"]
+    command += ["--device", "cpu", "--jobs", "2"]
+    return [str(word) for word in command]
+
+
+@pytest.fixture(scope="module")
+def done(words: list[str]) -> Done:
+    """How the command ended that did everything."""
+    out, err = StringIO(), StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = run(words)
+    assert code == 0, err.getvalue()
+    return Done(code, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture
+def results(words: list[str], done: Done, tmp_path: Path) -> Path:
+    """A copy of the results, without the models."""
+    return Path(shutil.copytree(words[3], tmp_path / "results"))
+
+
+def elsewhere(words: list[str], results: Path, *more: str) -> list[str]:
+    """The command on another machine, which has results but no models."""
+    words = [*words[:3], str(results), *words[4:], *more]
+    words[words.index("--runs") + 1] = str(results.parent / "runs")
+    return words
+
+
+def softmax(results: Path) -> RunResult:
+    found = Results(results).direction("de-en").run("softmax")
+    assert found is not None
+    return found
+
+
+def test_everything_is_trained_translated_and_scored(
+    done: Done, place: Path, results: Path
+) -> None:
+    direction = Results(results).direction("de-en")
+    assert [found.name for found in direction.runs()] == ["softmax", "scones-0.5"]
+    references = (place / "data" / "news" / "test.en").read_text().splitlines()
+    for found in direction.runs():
+        assert (found.seed, found.dev, found.direction) == (3, "little", "de-en")
+        assert found.training["steps"] == 12
+        assert [*found.training["dev_bleu"]] == ["6", "12"]
+        assert found.training["parameters"] > 10_000
+        assert found.training["target_tokens"] > 1_000
+        assert found.command.startswith("scones train ")
+        assert [*found.tests] == ["little", "news"]
+        for search in ("greedy", "beam4"):
+            result = found.tests["news"].searches[search]
+            texts = direction.hypotheses(result.file)
+            assert len(texts) == SENTENCES == found.tests["news"].sentences
+            assert result.scores["bleu"] == bleu(texts, [references]).value
+            assert result.command.endswith("< news/test.de")
+    assert softmax(results).output == {"layer": "softmax", "label_smoothing": 0.0}
+    chosen = direction.read_json("chosen")
+    assert chosen is not None
+    assert chosen["system"] == "scones-0.5"
+    table = done.out.splitlines()
+    assert " ".join(table[0].split()) == "little greedy little beam4 news greedy news beam4"
+    assert [line.split()[0] for line in table[1:]] == ["softmax", "scones-0.5"]
+
+
+def test_searches_of_all_systems_are_put_together(results: Path) -> None:
+    direction = Results(results).direction("de-en")
+    analysis = direction.analysis
+    assert analysis is not None
+    assert (analysis["test"], analysis["sentences"]) == ("news", SEARCHED)
+    assert analysis["limits"]["max_states"] == 20
+    assert [*analysis["systems"]] == ["softmax", "scones-0.5"]
+    for name, system in analysis["systems"].items():
+        found = direction.run(name)
+        assert found is not None
+        assert system["model_digest"] == found.model_digest
+        assert [*system["beams"]] == ["1", "2"]
+        for row in (*system["beams"].values(), system["exact"]):
+            assert len(direction.hypotheses(row["file"])) == SEARCHED
+        assert "--source news/test.de" in system["command"]
+
+
+def test_speed_is_measured_for_softmax_and_the_chosen_system(results: Path) -> None:
+    direction = Results(results).direction("de-en")
+    speed = direction.speed
+    assert speed is not None
+    assert [*speed["systems"]] == ["softmax", "scones-0.5"]
+    for name, system in speed["systems"].items():
+        assert system["output"]["layer"] == name.split("-")[0]
+        assert [*system["beams"]] == ["1", "2"]
+        for row in (*system["beams"].values(), system["greedy_with_scores"]):
+            median = sorted(row["times"])[1]
+            assert row["sentences_per_second"] == SEARCHED / median
+            assert len(direction.hypotheses(row["file"])) == SEARCHED
+
+
+def test_results_hold_no_data_and_no_place_of_it(place: Path, results: Path) -> None:
+    sources = (place / "data" / "news" / "test.de").read_text().splitlines()
+    for path in results.rglob("*.json"):
+        text = path.read_text()
+        assert str(place / "data") not in text, path
+        assert not any(source in text for source in sources), path
+    assert not [path for path in results.rglob("*") if path.suffix == ".safetensors"]
+
+
+def test_what_has_results_is_not_made_again_without_models(
+    words: list[str], results: Path, scones: Scones
+) -> None:
+    before = contents(results)
+    again = scones(*elsewhere(words, results))
+    assert (again.code, again.err) == (0, ""), again
+    assert contents(results) == before
+    assert not (results.parent / "runs").exists()
+
+
+def test_only_what_is_missing_is_done(words: list[str], results: Path, scones: Scones) -> None:
+    """A set without results is translated by the model that is there, and nothing else."""
+    path = results / "de-en" / "softmax.json"
+    kept = json.loads(path.read_text())
+    del kept["tests"]["news"]
+    path.write_text(json.dumps(kept))
+    done = scones(*words[:3], results, *words[4:])
+    assert (done.code, done.err) == (0, "softmax: news\n"), done
+    assert softmax(results).model_digest == kept["model_digest"]
+    assert softmax(results).score("news", "beam4") is not None
+
+
+def test_a_search_without_its_model_is_said_to_be_missing(
+    words: list[str], results: Path, scones: Scones
+) -> None:
+    (results / "de-en" / "analysis.json").unlink()
+    (results / "de-en" / "speed.json").unlink()
+    done = scones(*elsewhere(words, results))
+    assert done.code == 0
+    said = done.err.splitlines()
+    assert [line.split(":")[0] for line in said] == [
+        "softmax is not searched",
+        "scones-0.5 is not searched",
+        "softmax is not timed",
+    ]
+    assert all("--again" in line for line in said)
+
+
+def test_again_trains_what_is_gone(words: list[str], results: Path, scones: Scones) -> None:
+    flags = ["--again", "--system", "softmax", "--until", "translate", "--max-steps", "4"]
+    old = softmax(results)
+    done = scones(*elsewhere(words, results, *flags))
+    assert done.code == 0, done
+    new = softmax(results)
+    assert new.training["steps"] == 4
+    assert new.model_digest != old.model_digest
+    assert new.command.endswith("--max-steps 4")
+    digest = new.model_digest
+    assert scones(*elsewhere(words, results, *flags)).err == ""
+    assert softmax(results).model_digest == digest
+
+
+def test_scores_without_a_model(place: Path, results: Path, scones: Scones) -> None:
+    assert softmax(results).score("news", "greedy", "ter") is None
+    words = ["paper", "score", place / "toy.toml", results, "--data", place / "data", "--jobs", 1]
+    done = scones(*words, "--json")
+    assert done.code == 0, done
+    found = json.loads(done.out)["softmax"]["news"]["greedy"]
+    assert found == dict(softmax(results).tests["news"].searches["greedy"].scores)
+    assert found.keys() == {"bleu", "chrf", "ter"}
+    assert scones(*words).err == ""
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--system", "sconse"], "has no system 'sconse'; there are softmax, scones-0.5"),
+        (["--until", "dinner"], "--until dinner is not a stage"),
+        (["--jobs", "0"], "jobs must be at least 1"),
+        (["--data", "/nowhere"], "/nowhere/little.de"),
+    ],
+)
+def test_refusals(words: list[str], refused: Refused, flags: list[str], said: str) -> None:
+    refused(*words, *flags, said=said)
+
+
+def test_a_store_of_the_other_direction_is_refused(
+    words: list[str], tiny_store: Path, tmp_path: Path, scones: Scones, refused: Refused
+) -> None:
+    assert scones("prepare", tmp_path / "en-de", "--reversed", tiny_store).code == 0
+    command = elsewhere(words, tmp_path / "results")
+    command[command.index("--store") + 1] = str(tmp_path / "en-de")
+    refused(*command, said="goes from en to de, and .*toy.toml from de to en")
+
+
+def test_an_analysis_with_other_limits_is_refused(
+    place: Path, words: list[str], results: Path, refused: Refused
+) -> None:
+    recipe = results.parent / "other.toml"
+    recipe.write_text(RECIPE.replace("max_states = 20", "max_states = 30"))
+    command = elsewhere(words, results)
+    command[2] = str(recipe)
+    refused(*command, said="analysis.json was made with max_states 20, not 30")

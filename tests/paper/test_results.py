@@ -1,0 +1,113 @@
+"""The results folder: what is written is read again, and α is chosen by one rule."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scones.errors import SconesError
+from scones.paper.results import (
+    Direction,
+    Results,
+    RunResult,
+    SearchResult,
+    SetResult,
+    choose,
+    hypothesis_file,
+    one_line,
+    run_name,
+)
+
+
+def made_up(system: str, bleu: float, seed: int = 1, **output: Any) -> RunResult:
+    name = run_name(system, seed, 1)
+    file = hypothesis_file(name, "dev", "greedy")
+    search = SearchResult("scones translate", 1.5, file, {"bleu": bleu}, {"bleu": "made:up"}, 0.9)
+    return RunResult(
+        name=name,
+        system=system,
+        direction="de-en",
+        seed=seed,
+        output={"label_smoothing": 0.0, **output},
+        training={"steps": 7},
+        data_digest="d" * 64,
+        model_digest="m" * 16,
+        commit=None,
+        device="an abacus",
+        versions={"python": "3.99"},
+        command="scones train",
+        dev="dev",
+        tests={"dev": SetResult("s", "r", 3, {"greedy": search})},
+    )
+
+
+RUNS = [
+    made_up("scones-ls", 30.0, layer="scones", alpha=0.5, label_smoothing=0.1),
+    made_up("scones-1.0", 21.0, layer="scones", alpha=1.0),
+    made_up("scones-0.5", 22.0, seed=2, layer="scones", alpha=0.5),
+    made_up("scones-0.5", 20.0, layer="scones", alpha=0.5),
+    made_up("softmax-ls", 24.0, layer="softmax", label_smoothing=0.1),
+    made_up("softmax", 25.0, layer="softmax"),
+]
+
+
+@pytest.fixture
+def direction(tmp_path: Path) -> Direction:
+    direction = Results(tmp_path).direction("de-en")
+    for run in RUNS:
+        direction.write_run(run)
+    return direction
+
+
+def test_runs_come_back_in_order_and_unchanged(direction: Direction) -> None:
+    for name in ("corpora", "chosen", "analysis", "speed"):  # these are no runs
+        direction.write_json(name, {"made": "up"})
+    names = ["softmax", "softmax-ls", "scones-0.5", "scones-0.5-seed2", "scones-1.0", "scones-ls"]
+    assert [run.name for run in direction.runs()] == names
+    assert sorted(direction.runs(), key=repr) == sorted(RUNS, key=repr)
+    assert direction.run("softmax") == RUNS[-1]
+    assert direction.run("sconse") is None
+    assert direction.speed == {"made": "up"}
+
+
+def test_directions_are_found(direction: Direction) -> None:
+    results = Results(direction.folder.parent)
+    (results.folder / "figures").mkdir()
+    assert [one.name for one in results.directions()] == ["de-en"]
+    assert (results.synthetic, results.direction("en-de").runs()) == (None, [])
+    assert Results(direction.folder / "nowhere").directions() == []
+
+
+def test_scores_that_are_not_there_are_none() -> None:
+    run = RUNS[0]
+    assert run.score("dev", "greedy") == 30.0
+    assert run.score("dev", "greedy", "ter") is None
+    assert run.score("dev", "beam4") is run.score("test", "greedy") is None
+
+
+def test_the_best_alpha_has_no_smoothing_and_the_first_seed() -> None:
+    chosen = choose(RUNS)
+    assert chosen is not None
+    assert (chosen.system, chosen.alpha, chosen.dev) == ("scones-1.0", 1.0, "dev")
+    assert chosen.bleu == {"scones-1.0": 21.0, "scones-0.5": 20.0}
+    equal = [made_up(f"scones-{alpha}", 20.0, layer="scones", alpha=alpha) for alpha in (0.9, 0.2)]
+    chosen = choose(equal)
+    assert chosen is not None
+    assert chosen.alpha == 0.2
+    assert choose(run for run in RUNS if run.system.startswith("softmax")) is None
+    assert choose([replace(equal[0], tests={})]) is None
+
+
+def test_translations_come_back_line_by_line(direction: Direction) -> None:
+    texts = ["", "two\u2028words", one_line("a\nb\0c"), "ünï\r"]
+    direction.write_hypotheses("some.txt.xz", texts)
+    assert direction.hypotheses("some.txt.xz") == texts == ["", "two\u2028words", "a b c", "ünï\r"]
+
+
+def test_something_else_in_the_place_of_a_run_is_refused(direction: Direction) -> None:
+    direction.write_json("softmax", {"name": "softmax"})
+    with pytest.raises(SconesError, match=r"softmax\.json does not hold the results of a run"):
+        direction.runs()
