@@ -19,8 +19,8 @@ from scones.cli.flags import (
     ReferencesFlag,
     SourceFlag,
     choice,
-    print_json,
 )
+from scones.cli.publishing import publish
 from scones.errors import SconesError
 
 _BEAM_SIZES = [1, 2, 4, 8, 16, 32, 64]
@@ -82,9 +82,8 @@ def analyze(
             --source test.de -r test.en --sentences 200 --max-states 100000 \\
             --beam-size 1 --beam-size 4 --beam-size 100 -o runs/analysis
     """
-    from scones.files import write_file, write_json
     from scones.paper.analysis import Analyzer
-    from scones.paper.analysis_plots import can_draw, draw
+    from scones.paper.analysis_plots import draw
     from scones.paper.analysis_tables import markdown
     from scones.search.certificate import ExactOptions
     from scones.text.reading import read_aligned
@@ -111,16 +110,7 @@ def analyze(
             too_long,  # type: ignore[arg-type]
             progress,
         ).run()
-    write_json(output / "analysis.json", result)
-    write_file(output / "analysis.md", tables := markdown(result))
-    if can_draw():
-        draw(result, output)
-    else:
-        typer.echo("No plots: install scones[plots], then give this command again.", err=True)
-    if as_json:
-        print_json(result)
-    else:
-        typer.echo(tables)
+    publish(output / "analysis", result, markdown(result), lambda: draw(result, output), as_json)
 
 
 @contextmanager

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scones.cli.flags import DosFlag, JsonFlag, print_json
+from scones.cli.flags import DosFlag, JsonFlag
 from scones.cli.ibm3_sample import MaxLengthFlag, ModelArgument, SeedFlag, ThreadsFlag
+from scones.cli.publishing import publish
 from scones.errors import SconesError
 
 if TYPE_CHECKING:
@@ -50,11 +51,9 @@ def measure(
         scones ibm3 measure de-en.ibm3 --source dev.de -o runs/ambiguity
         scones ibm3 measure de-en.ibm3 --store data/de-en -T 0.1 -T 1 -o out
     """
-    from scones.files import write_file, write_json
     from scones.ibm3.ambiguity import Measure, markdown
     from scones.ibm3.parameters import Parameters
     from scones.paper.ambiguity_plots import draw_ambiguity
-    from scones.paper.analysis_plots import can_draw
     from scones.version import versions
 
     if sentences < 1:
@@ -75,17 +74,14 @@ def measure(
         "rows": [row.to_json() for row in measured],
     }
     output.mkdir(parents=True, exist_ok=True)
-    write_json(output / "ambiguity.json", result)
     title = f"Ambiguity by temperature, {result['sentences']:,} sentences, {samples} samples"
-    write_file(output / "ambiguity.md", table := markdown(measured, title))
-    if can_draw():
-        draw_ambiguity(result["rows"], output / "ambiguity.svg")
-    else:
-        typer.echo("No plot: install scones[plots], then give this command again.", err=True)
-    if as_json:
-        print_json(result)
-    else:
-        typer.echo(table)
+    publish(
+        output / "ambiguity",
+        result,
+        markdown(measured, title),
+        lambda: draw_ambiguity(result["rows"], output / "ambiguity.svg"),
+        as_json,
+    )
 
 
 def _sources(

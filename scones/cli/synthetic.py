@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from scones.cli.flags import DeviceFlag, DosFlag, JsonFlag, SourceFlag, choice, print_json
+from scones.cli.flags import DeviceFlag, DosFlag, JsonFlag, SourceFlag, choice
+from scones.cli.publishing import publish
 from scones.errors import SconesError
 
 _STAGES = ("sample", "train", "search")
@@ -70,8 +71,6 @@ def synthetic(
             --alpha 0.2 --alpha 1 --pairs 5000 --max-steps 200 \\
             --sentences 20 --max-states 1000
     """
-    from scones.files import write_file, write_json
-    from scones.paper.analysis_plots import can_draw
     from scones.paper.synthetic import Limits, Synthetic
     from scones.paper.synthetic_language import LanguageSettings
     from scones.paper.synthetic_plots import draw
@@ -95,13 +94,4 @@ def synthetic(
     ).run()
     if result is None:
         return
-    write_json(folder / "synthetic.json", result)
-    write_file(folder / "synthetic.md", tables := markdown(result))
-    if can_draw():
-        draw(result, folder)
-    else:
-        typer.echo("No plots: install scones[plots], then give this command again.", err=True)
-    if as_json:
-        print_json(result)
-    else:
-        typer.echo(tables)
+    publish(folder / "synthetic", result, markdown(result), lambda: draw(result, folder), as_json)
