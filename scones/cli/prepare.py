@@ -49,6 +49,14 @@ def prepare(
             metavar="FILE", help="Text in two columns, source TAB target.", rich_help_panel=_TEXT
         ),
     ] = None,
+    times: Annotated[
+        list[int] | None,
+        typer.Option(
+            metavar="N",
+            help="How often its pairs are in the store, once for every corpus [1]",
+            rich_help_panel=_TEXT,
+        ),
+    ] = None,
     dev_source: Annotated[
         Path | None, typer.Option(help="Development set, source.", rich_help_panel=_TEXT)
     ] = None,
@@ -155,6 +163,7 @@ def prepare(
         "source": source,
         "target": target,
         "tsv": tsv,
+        "times": times,
         "dev_source": dev_source,
         "dev_target": dev_target,
         "held_out": held_out,

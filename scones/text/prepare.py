@@ -48,6 +48,12 @@ class PrepareConfig:
     source: list[Path] = option([], "Source text, one sentence a line; several files are pooled.")
     target: list[Path] = option([], "Target text: as many files as --source, in the same order.")
     tsv: list[Path] = option([], "Text in two columns, source TAB target; several are pooled.")
+    times: list[int] = option(
+        [],
+        "How many times the pairs of each corpus are in the store, in the order of the files, those "
+        "of --tsv last; once if not given. More than once makes a small corpus of the right kind "
+        "count.",
+    )
     dev_source: Path | None = option(None, "Source text of the development set.")
     dev_target: Path | None = option(None, "Target text of the development set.")
     held_out: list[Path] = option(
@@ -87,6 +93,10 @@ class PrepareConfig:
             problems.append("there is no text; give --source and --target, or --tsv")
         if (self.dev_source is None) != (self.dev_target is None):
             problems.append("dev_source and dev_target need each other")
+        corpora = len(self.source) + len(self.tsv)
+        if self.times and len(self.times) != corpora:
+            problems.append(f"times has {len(self.times)} numbers for {corpora} corpora")
+        problems += [f"{one} times is not at least 1" for one in self.times if one < 1]
         if problems:
             raise SconesError(f"Nothing can be prepared so: {'; '.join(problems)}.")
         self.cleaning.validate()
@@ -104,6 +114,8 @@ def prepare(config: PrepareConfig, folder: Path, progress: Progress | None = Non
     config.validate()
     corpora = [Corpus(*files) for files in zip(config.source, config.target, strict=True)]
     corpora += [Corpus(path, None) for path in config.tsv]
+    for corpus, times in zip(corpora, config.times, strict=False):
+        corpus.times = times
     _check_beginnings(corpora, config.dos)
     if config.overwrite and folder.exists() and not (folder / "store.json").exists():
         raise SconesError(f"{folder} is not a store; --overwrite replaces nothing but a store.")
@@ -200,9 +212,9 @@ class _Preparation:
             late = CleaningReport()
             while chunk := list(islice(clean, ENCODED_PAIRS)):
                 sources, targets = self._encode_chunk(chunk, subwords, late)
-                writer.append("train", sources, targets)
-                self.report.source_tokens += sum(map(len, sources))
-                self.report.target_tokens += sum(map(len, targets))
+                writer.append("train", sources * corpus.times, targets * corpus.times)
+                self.report.source_tokens += sum(map(len, sources)) * corpus.times
+                self.report.target_tokens += sum(map(len, targets)) * corpus.times
                 stage.pairs += len(chunk)
                 self.progress(stage.name, stage.pairs)
             # These pairs were read before, and counted as kept until now.

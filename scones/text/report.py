@@ -26,6 +26,8 @@ class Corpus:
 
     source: Path
     target: Path | None
+    times: int = 1
+    """How often every pair that was kept is in the store."""
     cleaning: CleaningReport = field(default_factory=CleaningReport)
 
     def to_json(self) -> dict[str, Any]:
@@ -34,6 +36,7 @@ class Corpus:
         return {
             "source": str(self.source),
             "target": str(self.target) if self.target else None,
+            "times": self.times,
             "pairs_read": cleaning.total,
             "pairs_kept": cleaning.kept,
             "dropped": {name: cleaning.counts[name] for name in ALL_REASONS},
@@ -90,7 +93,7 @@ class PrepareReport:
 
     @property
     def pairs_kept(self) -> int:
-        """Pairs of all corpora that went into the store."""
+        """Different pairs of all corpora that went into the store."""
         return sum(corpus.cleaning.kept for corpus in self.corpora)
 
     @property

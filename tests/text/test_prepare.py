@@ -104,6 +104,18 @@ def test_corpora_are_pooled_and_duplicates_found_across_them(
     assert second["examples"]["duplicate"][0]["line"] == 1
 
 
+def test_a_small_corpus_can_count_more_than_once(config: PrepareConfig, tmp_path: Path) -> None:
+    again, new = _sentences(300, seed=1)[7], ("Rahm und Tee", "cream and tea")
+    (tmp_path / "more.tsv").write_text("".join("\t".join(pair) + "\n" for pair in (again, new)))
+    config = replace(config, tsv=[tmp_path / "more.tsv"], times=[1, 3])
+    report = prepare(config, tmp_path / "store")
+    store = TokenStore.open(tmp_path / "store")
+    assert _texts(store) == [*_sentences(300, seed=1), new, new, new]
+    assert report.source_tokens == store.split("train").source_lengths.sum()
+    first, second = report.to_json()["corpora"]
+    assert (first["times"], second["times"], second["pairs_kept"]) == (1, 3, 1)
+
+
 def test_duplicates_may_stay(config: PrepareConfig, tmp_path: Path) -> None:
     source, target = _write(tmp_path, "twice", _sentences(50, seed=3) * 2)
     keep = replace(ANY_LANGUAGE, drop_duplicates=False)
@@ -277,7 +289,14 @@ def test_development_sides_must_match(config: PrepareConfig, tmp_path: Path) -> 
 
 def test_all_wrong_options_are_named_at_once(tmp_path: Path) -> None:
     config = PrepareConfig(
-        "de", "en", source=[tmp_path], dev_source=tmp_path, pieces=0, max_pieces=-1, workers=0
+        "de",
+        "en",
+        source=[tmp_path],
+        times=[1, 0],
+        dev_source=tmp_path,
+        pieces=0,
+        max_pieces=-1,
+        workers=0,
     )
     with pytest.raises(SconesError) as caught:
         prepare(config, tmp_path / "store")
@@ -286,6 +305,8 @@ def test_all_wrong_options_are_named_at_once(tmp_path: Path) -> None:
         "max_pieces is -1",
         "workers is 0",
         "1 source and 0 target",
+        "times has 2 numbers for 1 corpora",
+        "0 times is not at least 1",
         "dev_",
     ):
         assert part in str(caught.value)

@@ -180,14 +180,16 @@ def _parts(study: Study) -> list[Table]:
         for part in corpora["corpora"]:
             lost = {reason: count for reason, count in part["dropped"].items() if count}
             why = ", ".join(f"{reason} {count:,}" for reason, count in lost.items()) or "–"
-            numbers = [f"{part['pairs_read']:,}", f"{part['pairs_kept']:,}", why]
+            read, kept = f"{part['pairs_read']:,}", f"{part['pairs_kept']:,}"
+            numbers = [read, kept, f"{part['times']}×", why]
             rows.append(Row(_short_name(part["source"]), [ours(one, origin) for one in numbers]))
         tables.append(
             Table(
                 f"table-2-{direction.name}",
                 f"Table 2, the corpora of {direction.name}",
-                "What every corpus gave, and why pairs were dropped.",
-                ["", "read", "kept", "dropped"],
+                "What every corpus gave, how often its pairs are in the training text, and why pairs "
+                "were dropped.",
+                ["", "read", "kept", "in training", "dropped"],
                 rows,
             )
         )
