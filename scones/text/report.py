@@ -26,9 +26,9 @@ class Corpus:
 
     source: Path
     target: Path | None
+    cleaning: CleaningReport = field(default_factory=CleaningReport)
     times: int = 1
     """How often every pair that was kept is in the store."""
-    cleaning: CleaningReport = field(default_factory=CleaningReport)
 
     def to_json(self) -> dict[str, Any]:
         """Give the corpus as plain values, the reasons in their order."""

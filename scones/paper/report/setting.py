@@ -181,14 +181,14 @@ def _parts(study: Study) -> list[Table]:
             lost = {reason: count for reason, count in part["dropped"].items() if count}
             why = ", ".join(f"{reason} {count:,}" for reason, count in lost.items()) or "–"
             read, kept = f"{part['pairs_read']:,}", f"{part['pairs_kept']:,}"
-            numbers = [read, kept, f"{part['times']}×", why]
+            numbers = [read, kept, f"{part.get('times', 1)}×", why]
             rows.append(Row(_short_name(part["source"]), [ours(one, origin) for one in numbers]))
         tables.append(
             Table(
                 f"table-2-{direction.name}",
                 f"Table 2, the corpora of {direction.name}",
-                "What every corpus gave, how often its pairs are in the training text, and why pairs "
-                "were dropped.",
+                "What every corpus gave, how often its pairs are in the training text, and why "
+                "others were dropped.",
                 ["", "read", "kept", "in training", "dropped"],
                 rows,
             )
