@@ -29,8 +29,12 @@ DataFlag = Annotated[
 def run(
     recipe: RecipeArgument,
     results: ResultsArgument,
-    store: Annotated[Path, typer.Option(metavar="STORE", help="What scones prepare made.")],
-    runs: Annotated[Path, typer.Option(metavar="FOLDER", help="Where models and logs go.")],
+    store: Annotated[
+        Path, typer.Option("--store", metavar="STORE", help="What scones prepare made.")
+    ],
+    runs: Annotated[
+        Path, typer.Option("--runs", metavar="FOLDER", help="Where models and logs go.")
+    ],
     data: DataFlag = None,
     system: Annotated[
         list[str] | None, typer.Option(help="A system of RECIPE; may be repeated [all]")
