@@ -154,7 +154,7 @@ def _set(direction: Direction, run: str, system: str, seed: int, test: str) -> S
 
 def _corpora() -> dict[str, Any]:
     part = {"source": "/somewhere/europarl/train.de", "target": "t", "pairs_read": 1_234_567}
-    part |= {"pairs_kept": 1_200_001, "dropped": {"ratio": 34_566, "empty": 0}}
+    part |= {"pairs_kept": 1_200_001, "dropped": {"ratio": 34_566, "empty": 0}, "times": 1}
     return {
         "scones_version": "0.1.0",
         "pairs_read": 1_234_567,

@@ -50,9 +50,9 @@ class PrepareConfig:
     tsv: list[Path] = option([], "Text in two columns, source TAB target; several are pooled.")
     times: list[int] = option(
         [],
-        "How many times the pairs of each corpus are in the store, in the order of the files, those "
-        "of --tsv last; once if not given. More than once makes a small corpus of the right kind "
-        "count.",
+        "How many times the pairs of each corpus are in the store, in the order of the files, "
+        "those of --tsv last; once if not given. More than once makes a small corpus of the right "
+        "kind count.",
     )
     dev_source: Path | None = option(None, "Source text of the development set.")
     dev_target: Path | None = option(None, "Target text of the development set.")

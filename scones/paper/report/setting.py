@@ -187,8 +187,8 @@ def _parts(study: Study) -> list[Table]:
             Table(
                 f"table-2-{direction.name}",
                 f"Table 2, the corpora of {direction.name}",
-                "What every corpus gave, how often its pairs are in the training text, and why pairs "
-                "were dropped.",
+                "What every corpus gave, how often its pairs are in the training text, and why "
+                "pairs were dropped.",
                 ["", "read", "kept", "in training", "dropped"],
                 rows,
             )
