@@ -17,7 +17,6 @@ from scones.paper.report.judging import (
 )
 from scones.paper.report.searching import FIRST_BEAM, bleu
 from scones.paper.report.study import SMALL_ALPHA, SOFTMAX, label_by_name
-from scones.paper.synthetic_tables import labels
 from scones.paper.synthetic_verdict import RULE
 
 Json = dict[str, Any]
@@ -92,24 +91,21 @@ def _ambiguous(material: Material) -> Judgement:
     verdict = result["verdict"]
     if verdict["seen"] is None:
         return Judgement("not measured", "it takes two values of α, and BLEU of softmax above 0.")
-    names, relative = labels(result), verdict["relative"]
+    relative = verdict["relative"]
     *others, small = relative
     p = verdict["p"][small]
     shares = ", ".join(
-        f"{names[one]} {share:.0%} ({1 - (verdict['unfinished'][one] or 0.0):.0%} proved)"
+        f"{label_by_name(one)} {share:.0%} ({1 - (verdict['unfinished'][one] or 0.0):.0%} proved)"
         for one, share in relative.items()
     )
     numbers = (
         f"at γ = {verdict['temperature']} exact search keeps of softmax's beam BLEU: {shares}; "
-        f"{names[small]} against softmax p = {p:.3f}."
+        f"{label_by_name(small)} against softmax p = {p:.3f}."
     )
     if p < SIGNIFICANT and verdict["seen"]:
         return Judgement("confirmed", numbers)
     behind = relative[small] < min(relative[one] for one in others)
-    return Judgement(
-        "opposite" if p < SIGNIFICANT and behind else "not confirmed",
-        numbers,
-    )
+    return Judgement("opposite" if p < SIGNIFICANT and behind else "not confirmed", numbers)
 
 
 MODES = Claim(

@@ -44,7 +44,8 @@ def _table(table: Table, heading: str) -> Iterator[str]:
     if groups:
         heads[1:] = [f"{group}: {head}" for group, head in zip(groups, heads[1:], strict=True)]
     rows = [[_label(row.label, row.kind), *map(_cell, row.cells)] for row in table.rows]
-    yield from (*table_lines(heads, rows), "")
+    words = all(cell.kind == "text" for row in table.rows for cell in row.cells)
+    yield from (*table_lines(heads, rows, words), "")
     for note in table.notes:
         yield from (note, "")
     if table.reasons:
