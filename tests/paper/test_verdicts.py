@@ -301,6 +301,9 @@ def test_label_smoothing_of_scones(
     found = made.judge(SMOOTHING)
     assert found.outcome == outcome
     assert "(greedy, α = 0.5)" in found.numbers
+    made.run("en-de", "scones-0.5", 20.0)
+    made.run("en-de", "scones-ls", 19.0)
+    assert (made.judge(SMOOTHING).outcome == "confirmed") == (outcome == "confirmed")
 
 
 @pytest.mark.parametrize(
@@ -435,7 +438,8 @@ def test_search_errors(made: Made, errors: tuple[float, float, float], outcome: 
         ((20, 22, 21), (0.2, 0.1, 0.3), (19, 12, 5), "not confirmed"),
         ((20, 22, 21), (0.1, 0.2, 0.3), (5, 12, 19), "not confirmed"),
         ((23, 22, 21), (0.3, 0.2, 0.1), (5, 12, 19), "opposite"),
-        ((20, 22, 21), (0.1, 0.1, 0.3), (19, 19, 5), "not confirmed"),
+        ((20, 22, 21), (0.1, 0.1, 0.3), (19, 12, 5), "not confirmed"),  # of equals the larger α
+        ((20, 22, 21), (0.1, 0.2, 0.3), (19, 19, 5), "not confirmed"),
     ],
 )
 def test_the_best_alpha(

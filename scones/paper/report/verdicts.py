@@ -102,8 +102,9 @@ def _table(material: Material, judgements: Sequence[Judgement]) -> Table:
     return Table(
         "claims",
         "The paper's claims",
-        f"Each judged by a fixed rule (below) from the stored results. BLEU differences are in "
-        f"points on {NEWS}, those of large beams and exact search on its first sentences.",
+        f"Each is judged by a fixed rule (below) from the numbers of the tables and figures named "
+        f"beside it. BLEU differences are points on {NEWS}; wide beams, exact search and speed are "
+        "measured on its first sentences.",
         ["", "verdict", "by these numbers", "evidence"],
         rows,
     )
