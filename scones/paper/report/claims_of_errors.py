@@ -174,8 +174,8 @@ BEST_ALPHA = Claim(
     "The best BLEU is at a larger α than the fewest search and model errors",
     "Confirmed: in most measured directions the α with the best greedy BLEU on the development set "
     "is larger than the α with the fewest search errors and than the α with the best BLEU of exact "
-    "search, and better there than both by more than the noise. Opposite: smaller than both in "
-    "most.",
+    "search, and has more BLEU than both there by more than the noise. Opposite: it has, but is "
+    "smaller than both, in most.",
     at(("table 5", "table-5"), ("figure 7", "figure-7"), ("table 6", "table-6")),
     _best_alpha,
     "Few values of α were tried.",

@@ -121,7 +121,7 @@ MODES = Claim(
 AMBIGUITY = Claim(
     "At high synthetic ambiguity only α = 0.2 keeps adequate modes",
     f"Confirmed: {RULE}, which differs from softmax significantly (p < {SIGNIFICANT:g}). "
-    "Opposite: SCONES with the smallest α keeps significantly less than both.",
+    "Opposite: SCONES with the smallest α keeps less than both, than softmax significantly.",
     at(("figure 9", "figure-9"), ("figure 8", "figure-8")),
     _ambiguous,
     LIMITED,
