@@ -43,6 +43,7 @@ OUTPUTS: dict[str, dict[str, Any]] = {
     "scones-0.2": {"layer": "scones", "alpha": 0.2, "label_smoothing": 0.0},
     "scones-0.5": {"layer": "scones", "alpha": 0.5, "label_smoothing": 0.0},
     "scones-1.0": {"layer": "scones", "alpha": 1.0, "label_smoothing": 0.0},
+    "scones-ls": {"layer": "scones", "alpha": 0.5, "label_smoothing": 0.1},
 }
 _NOISE = {
     "softmax": 0.3,
@@ -50,6 +51,7 @@ _NOISE = {
     "scones-0.2": 0.25,
     "scones-0.5": 0.1,
     "scones-1.0": 0.2,
+    "scones-ls": 0.3,
 }
 
 
@@ -154,7 +156,7 @@ def _set(direction: Direction, run: str, system: str, seed: int, test: str) -> S
 
 def _corpora() -> dict[str, Any]:
     part = {"source": "/somewhere/europarl/train.de", "target": "t", "pairs_read": 1_234_567}
-    part |= {"pairs_kept": 1_200_001, "dropped": {"ratio": 34_566, "empty": 0}}
+    part |= {"pairs_kept": 1_200_001, "dropped": {"ratio": 34_566, "empty": 0}, "times": 1}
     return {
         "scones_version": "0.1.0",
         "pairs_read": 1_234_567,

@@ -139,9 +139,11 @@ def _facts(result: dict[str, Any]) -> Iterator[str]:
     yield f"- command: `{result['command']}`"
 
 
-def table_lines(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Give the lines of a table whose columns, but the first, are numbers."""
-    ruler = "|---|" + "---:|" * (len(heads) - 1)
+def table_lines(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], words: bool = False
+) -> list[str]:
+    """Give the lines of a table whose columns, but the first, are numbers or `words`."""
+    ruler = "|---|" + ("---|" if words else "---:|") * (len(heads) - 1)
     return [_row(heads), ruler, *map(_row, rows)]
 
 

@@ -38,11 +38,15 @@ class EvaluationSet:
     source: Path
     reference: Path
     role: Literal["dev", "test"] = "test"
+    sentences: int | None = None
+    """The first so many of the files are the set; None: all."""
 
     def read(self, sentences: int | None = None) -> tuple[list[str], list[str]]:
         """Give (the first) sources and references."""
         sources, references = read_aligned([self.source, self.reference])
-        return sources[:sentences], references[:sentences]
+        both = [one for one in (sentences, self.sentences) if one is not None]
+        first = min(both, default=None)
+        return sources[:first], references[:first]
 
 
 @dataclass(frozen=True)
@@ -139,16 +143,33 @@ class Plan:
             )
         if not self.systems:
             raise SconesError(f"{self.recipe} names no systems; add a section [systems].")
-        for settings in (self.search, self.speed):
-            if settings is not None and settings.set not in self.sets:
-                known = ", ".join(self.sets)
+        for name, test in self.sets.items():
+            if test.sentences is not None and test.sentences < 1:
                 raise SconesError(
-                    f"{self.recipe}: '{settings.set}' is not a set of [tests]; there are {known}."
+                    f"{self.recipe} [tests] {name}: sentences must be at least 1, not "
+                    f"{test.sentences}."
                 )
+        for settings in (self.search, self.speed):
+            if settings is not None:
+                self._check_set(settings)
         if self.search is not None:
             self.check_systems(self.search.systems)
         if self.speed is not None:
             self.check_systems([self.speed.baseline])
+
+    def _check_set(self, settings: SearchSettings | SpeedSettings) -> None:
+        """Refuse a set that is not there, or that is too short."""
+        if settings.set not in self.sets:
+            known = ", ".join(self.sets)
+            raise SconesError(
+                f"{self.recipe}: '{settings.set}' is not a set of [tests]; there are {known}."
+            )
+        there = self.sets[settings.set].sentences
+        if there is not None and settings.sentences > there:
+            raise SconesError(
+                f"{self.recipe}: {settings.sentences:,} sentences of '{settings.set}' are asked "
+                f"for, which [tests] cuts to {there:,}; ask for fewer, or raise the cut."
+            )
 
     def check_systems(self, names: Sequence[str]) -> None:
         """Refuse a system that the recipe does not know."""

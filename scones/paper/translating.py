@@ -119,7 +119,8 @@ class Translating:
     def _command(self, search: str, test: EvaluationSet) -> str:
         """Say how to get one output alone."""
         flags = "--search beam --beam-size 4" if search == "beam4" else "--search greedy"
-        return f"scones translate {self.model} {flags} < {self.plan.shown(test.source)}"
+        first = "" if test.sentences is None else f" | head -n {test.sentences}"
+        return f"scones translate {self.model} {flags} < {self.plan.shown(test.source)}{first}"
 
 
 def scored(

@@ -14,6 +14,7 @@ import pytest
 from report_toys import FIRST, make_data, make_results, texts, write_lines
 
 from scones.errors import SconesError
+from scones.paper.digests import texts_digest
 from scones.paper.report import published, writing
 from scones.paper.report.checking import bleu_cells, check
 from scones.paper.report.document import Document, Row, Table
@@ -21,7 +22,7 @@ from scones.paper.report.plots import all_looks, look
 from scones.paper.report.published import DIRECTIONS, Published
 from scones.paper.report.references import References
 from scones.paper.report.significance import Marks, find_marks
-from scones.paper.report.study import Study
+from scones.paper.report.study import NEWS, Study
 from scones.paper.results import Results
 
 EVERYTHING = [
@@ -246,6 +247,10 @@ def test_what_was_not_run_says_so_and_why(whole: Document) -> None:
     assert "fi-en, en-fi, lt-en, en-lt: no results yet" in table(found, "table-3-msdocs").reasons
     assert "en-de: not translated yet" in table(found, "table-3-msdocs").reasons
     assert table(found, "table-3-europarl").heads == ["", "de-en", "en-de", "de-en", "en-de"]
+    others = ["fi-en", "en-fi", "lt-en", "en-lt"]
+    assert table(found, "table-3-tatoeba").heads == ["", *others, *others]
+    assert "europarl" in dict(table(found, "seeds-de-en").groups)
+    assert "tatoeba" not in dict(table(found, "seeds-de-en").groups)
 
 
 def test_without_results_of_search_there_is_a_place_for_them(toys: Path, tmp_path: Path) -> None:
@@ -325,6 +330,11 @@ class TestSignificance:
         assert made.known["de-en", "scones-0.5-seed2", "europarl", "beam4"]["baseline"] == (
             "softmax-seed2"
         )
+        against = made.known["de-en", "scones-0.5", NEWS, "greedy against softmax beam4"]
+        assert (against["baseline"], against["p"] < 0.01) == ("softmax", True)
+        assert ("de-en", "scones-0.5", "europarl", "greedy against softmax beam4") not in made.known
+        smoothed = made.known["de-en", "scones-ls", NEWS, "beam4 against scones-0.5 beam4"]
+        assert smoothed["baseline"] == "scones-0.5"
         again = find_marks(Study(Results(copy)), References())
         assert again.known == made.known
         assert not again.problems
@@ -392,6 +402,16 @@ class TestReferences:
             References().of("de-en", "newstest2019", self.result(toys / "results"))
         with pytest.raises(SconesError, match=r"sacreBLEU does not know msdocs"):
             References().of("de-en", "msdocs", self.result(toys / "results", "msdocs"))
+
+    def test_the_first_sentences_of_a_set(self, toys: Path) -> None:
+        first = texts("de-en", "msdocs")[:30]
+        whole = self.result(toys / "results", "msdocs")
+        cut = dataclasses.replace(whole, sentences=30, reference_digest=texts_digest(first))
+        references = References(toys / "data")
+        assert references.of("de-en", "msdocs", cut) == first
+        assert references.of("de-en", "msdocs", whole) == texts("de-en", "msdocs")
+        with pytest.raises(SconesError, match="scored with others"):
+            references.of("de-en", "msdocs", dataclasses.replace(whole, sentences=30))
 
     def test_other_references_are_refused(self, toys: Path) -> None:
         other = dataclasses.replace(self.result(toys / "results"), reference_digest="0" * 16)

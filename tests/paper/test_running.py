@@ -9,11 +9,18 @@ import pytest
 
 from scones.errors import SconesError
 from scones.files import write_json
-from scones.paper.plan import Plan
+from scones.paper.plan import EvaluationSet, Plan
+from scones.paper.report.published import DIRECTIONS
 from scones.paper.running import corpora_report
 from scones.text.store import TokenStore
 
 RECIPES = Path(__file__).parents[2] / "recipes" / "paper"
+SETS = {
+    "de": ("newstest2018", ["europarl", "msdocs"]),
+    "fi": ("newstest2018", ["msdocs", "tatoeba"]),
+    "lt": ("newsdev-ntrex", ["msdocs", "tatoeba"]),
+}
+"""By the language that is not English: the development set, and tests besides newstest2019."""
 TOY = """
 [prepare]
 source_language = "de"
@@ -57,6 +64,8 @@ def test_a_recipe_is_read(tmp_path: Path) -> None:
         ('"test.en" }', '"test.en", rule = 1 }', r"\[tests\] test: 'rule' is not known"),
         ('{ layer = "softmax" }', '"softmax"', r"\[systems\].*softmax"),
         ('source_language = "de"', "", "'source_language' is missing"),
+        ('"test.en" }', '"test.en", sentences = 0 }', "test: sentences must be at least 1, not 0"),
+        ('"test.en" }', '"test.en", sentences = 99 }', "200 sentences of 'test' .* cuts to 99"),
         ("[speed]", "[sped]", "'sped' is not a section"),
         ("[speed]", "[train]\nmax_step = 1\n[speed]", "did you mean 'max_steps'"),
     ],
@@ -67,28 +76,72 @@ def test_a_wrong_recipe_is_refused(tmp_path: Path, old: str, new: str, said: str
         plan(tmp_path, TOY.replace(old, new))
 
 
-@pytest.mark.parametrize("direction", ["de-en", "en-de"])
+def test_a_set_can_be_the_first_sentences_of_its_files(tmp_path: Path) -> None:
+    for language in ("de", "en"):
+        (tmp_path / f"test.{language}").write_text("1\n2\n3\n4\n5\n")
+    files = {"source": tmp_path / "test.de", "reference": tmp_path / "test.en"}
+    assert EvaluationSet(**files).read() == (["1", "2", "3", "4", "5"],) * 2
+    cut = EvaluationSet(**files, sentences=3)
+    assert cut.read() == (["1", "2", "3"],) * 2
+    assert cut.read(2) == (["1", "2"],) * 2
+    assert cut.read(4) == cut.read()
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
 def test_the_recipes_of_the_project(direction: str) -> None:
     found = Plan.load(RECIPES / f"{direction}.toml", Path("data"))
     assert found.direction == direction
-    assert [*found.sets] == ["newstest2018", "newstest2019", "europarl", "msdocs"]
-    assert found.dev == "newstest2018"
+    dev, tests = SETS[(set(found.languages) - {"en"}).pop()]
+    assert [*found.sets] == [dev, "newstest2019", *tests]
+    assert found.dev == dev
+    assert found.search is not None
+    assert found.search.set == "newstest2019"
+    assert {"softmax", "scones-0.2", "scones-1.0"} <= {*found.search.systems}
+    if "tatoeba" in tests:
+        assert found.sets["tatoeba"].sentences == 2000
+        assert {"scones-0.5", "scones-0.7", "softmax-ls"} <= {*found.systems}
     assert f"newstest2019.{direction}." in found.sets["newstest2019"].source.name
     for test in found.sets.values():
         assert test.source.name.endswith(f".{found.languages[0]}.xz")
         assert test.reference.name.endswith(f".{found.languages[1]}.xz")
 
 
-def test_both_directions_differ_in_nothing_but_the_direction() -> None:
-    there, back = (tomllib.loads((RECIPES / f"{d}.toml").read_text()) for d in ("de-en", "en-de"))
+@pytest.mark.parametrize("language", SETS)
+def test_both_directions_differ_in_nothing_but_the_direction(language: str) -> None:
+    names = (f"{language}-en", f"en-{language}")
+    there, back = (tomllib.loads((RECIPES / f"{name}.toml").read_text()) for name in names)
     assert {**there["search"], "beams": 0} == {**back["search"], "beams": 0}
-    assert there["prepare"]["source"] == back["prepare"]["target"]
-    assert there["prepare"]["held_out"] == back["prepare"]["held_out"]
+    for side, other in (("source", "target"), ("target", "source")):
+        assert there["prepare"][side] == back["prepare"][other]
+        assert there["prepare"][f"dev_{side}"] == back["prepare"][f"dev_{other}"]
+    for key in ("held_out", "pieces", "times"):
+        assert there["prepare"].get(key) == back["prepare"].get(key)
     for section in ("model", "train", "systems", "speed"):
-        assert there[section] == back[section]
+        assert there.get(section) == back.get(section)
 
 
-@pytest.mark.parametrize("direction", ["de-en", "en-de"])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_corpora_are_two_sides_of_the_same_pairs(direction: str) -> None:
+    source, target = direction.split("-")
+    prepare = tomllib.loads((RECIPES / f"{direction}.toml").read_text())["prepare"]
+    assert [path.removesuffix(f"{source}.xz") for path in prepare["source"]] == [
+        path.removesuffix(f"{target}.xz") for path in prepare["target"]
+    ]
+    assert all(path.endswith(f".{source}.xz") for path in prepare["source"])
+    assert len(prepare.get("times", prepare["source"])) == len(prepare["source"])
+
+
+@pytest.mark.parametrize("direction", [d for d in DIRECTIONS if "de" not in d])
+def test_english_is_held_out_of_all_pairs(direction: str) -> None:
+    prepare = tomllib.loads((RECIPES / f"{direction}.toml").read_text())["prepare"]
+    out = {*prepare["held_out"], prepare["dev_source"], prepare["dev_target"]}
+    for other in DIRECTIONS:
+        tests = tomllib.loads((RECIPES / f"{other}.toml").read_text())["tests"].values()
+        english = "source" if other.startswith("en") else "reference"
+        assert {test[english] for test in tests} <= out, other
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
 def test_nothing_that_is_tested_on_is_trained_on(direction: str) -> None:
     recipe = tomllib.loads((RECIPES / f"{direction}.toml").read_text())
     prepare = recipe["prepare"]

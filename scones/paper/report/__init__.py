@@ -6,6 +6,8 @@ references    where references come from: a data folder, or sacreBLEU's own test
 significance  bootstrap tests, kept beside the results
 checking      BLEU cells computed again from their hypotheses
 document      tables, figures and where their numbers come from, free of any format
+verdicts      what became of the paper's claims; `judging` has the vote and the noise, `claims_of_…`
+              the claims with their rules
 summary, setting, quality, measures, rows, speed, searching, unfinished, synthetic    sections
 plots         the figures
 html, markdown, style    the same document as a page and as Markdown

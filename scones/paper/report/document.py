@@ -15,7 +15,7 @@ from scones.paper.report.published import Published
 NOT_RUN = "not run"
 MINUS = "−"
 
-Kind = Literal["plain", "ours", "paper", "missing"]
+Kind = Literal["plain", "ours", "paper", "missing", "text"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,8 @@ class Cell:
     about: str = ""
     """A word more: why it was not run, or where in the paper it stands."""
     strong: bool = False
+    links: Sequence[tuple[str, str]] = ()
+    """Instead of an origin: text and key of tables and figures of this document."""
 
 
 def ours(text: str, origin: Origin, about: str = "", strong: bool = False) -> Cell:
@@ -74,6 +76,16 @@ def missing(whose: str, reason: str) -> Cell:
 def nothing() -> Cell:
     """Show that there cannot be a number."""
     return Cell("–")
+
+
+def prose(text: str, strong: bool = False) -> Cell:
+    """Show words, which may speak of numbers."""
+    return Cell(text, "text", strong=strong)
+
+
+def leading_to(*links: tuple[str, str]) -> Cell:
+    """Show where in this document to look; texts and keys are given."""
+    return Cell(", ".join(text for text, _ in links), "text", links=links)
 
 
 def said_once(sentences: Iterable[tuple[str, str]]) -> list[str]:

@@ -32,7 +32,7 @@ def page(document: Document) -> str:
         f"<h1>{escape(document.title)}</h1>",
         *(f"<p>{_text(paragraph)}</p>" for paragraph in document.paragraphs),
     ]
-    first, *others = document.sections  # the summary stands above the contents
+    first, *others = document.sections  # the verdicts stand above the contents
     parts += [*_section(first), *_contents(document)]
     for section in others:
         parts += _section(section)
@@ -127,10 +127,11 @@ def _row(row: Row, firsts: set[int]) -> str:
 
 
 def _cell(cell: Cell, first: bool) -> str:
-    classes = [str(cell.kind)] if cell.kind in ("paper", "missing") else []
+    classes = [str(cell.kind)] if cell.kind in ("paper", "missing", "text") else []
     classes += ["first"] * first + ["strong"] * cell.strong
     classes += ["left"] * (len(cell.text) > _LONG)
-    text = escape(cell.text)
+    links = [f'<a href="#{key}">{escape(title)}</a>' for title, key in cell.links]
+    text = "<br>".join(links) or escape(cell.text)
     about = cell.about
     if cell.origin is not None:
         about = "; ".join(filter(None, [about, _shortly(cell.origin)]))

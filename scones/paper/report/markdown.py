@@ -28,7 +28,7 @@ def _section(section: Section) -> Iterator[str]:
 
 
 def _figure(figure: Figure) -> Iterator[str]:
-    yield from (f"### {figure.title}", "", figure.caption, "")
+    yield from (_anchor(figure.key), f"### {figure.title}", "", figure.caption, "")
     if figure.drawing is None:
         yield from (f"*Not drawn: {figure.missing}.*", "")
     else:
@@ -38,17 +38,23 @@ def _figure(figure: Figure) -> Iterator[str]:
 
 
 def _table(table: Table, heading: str) -> Iterator[str]:
-    yield from (f"{heading} {table.title}", "", table.caption, "")
+    yield from (_anchor(table.key), f"{heading} {table.title}", "", table.caption, "")
     groups = [name for name, span in table.groups for _ in range(span)]
     heads = list(table.heads)
     if groups:
         heads[1:] = [f"{group}: {head}" for group, head in zip(groups, heads[1:], strict=True)]
     rows = [[_label(row.label, row.kind), *map(_cell, row.cells)] for row in table.rows]
-    yield from (*table_lines(heads, rows), "")
+    words = all(cell.kind == "text" for row in table.rows for cell in row.cells)
+    yield from (*table_lines(heads, rows, words), "")
     for note in table.notes:
         yield from (note, "")
     if table.reasons:
         yield from (f"Not run: {table.reasons}.", "")
+
+
+def _anchor(key: str) -> str:
+    """Give what links point to; a heading's own name would change with its words."""
+    return f'<a id="{key}"></a>\n'
 
 
 def _label(label: str, kind: str) -> str:
@@ -59,6 +65,8 @@ def _cell(cell: Cell) -> str:
     text = cell.text
     if cell.kind == "paper":
         return f"*{text}*"
+    if cell.links:
+        return ", ".join(f"[{title}](#{key})" for title, key in cell.links)
     if cell.strong:
         text = f"**{text}**"
     return text if cell.origin is None else f"[{text}](#{cell.origin.anchor})"

@@ -108,8 +108,9 @@ def _system(name: str, direction: DirectionStudy) -> RunResult | None:
 
 def _seed_tables(study: Study, marks: Marks) -> Iterator[Table]:
     """Give a table for every direction some system of which was trained with several seeds."""
-    columns = [(test, search) for test in TESTS for search in SEARCHES]
     for direction in study.done:
+        tests = [test for test in TESTS if direction.is_tested_on(test)]
+        columns = [(test, search) for test in tests for search in SEARCHES]
         several = [one for one in direction.systems if len(direction.seeds(one)) > 1]
         rows = [row for system in several for row in _seed_rows(direction, marks, system, columns)]
         if rows:
@@ -120,7 +121,7 @@ def _seed_tables(study: Study, marks: Marks) -> Iterator[Table]:
                 "differs from softmax with the same seed and search.",
                 ["", *(_short(search) for _, search in columns)],
                 rows,
-                [(test, len(SEARCHES)) for test in TESTS],
+                [(test, len(SEARCHES)) for test in tests],
             )
 
 

@@ -41,6 +41,8 @@ class References:
         found = self._read[key]
         if isinstance(found, SconesError):
             raise found
+        if self.data is not None:
+            found = found[: result.sentences]  # a recipe may take a set's first sentences alone
         if len(found) != result.sentences:
             raise SconesError(
                 f"The references of {direction} {test} have {len(found):,} lines, but "

@@ -47,8 +47,7 @@ ROWS: Mapping[str, tuple[str, Pick]] = {
 
 def directions_of(study: Study, test: str) -> list[DirectionStudy]:
     """Give the directions that a test set exists for."""
-    directions = study.directions.values()
-    return [one for one in directions if test != "europarl" or "de" in one.name.split("-")]
+    return [one for one in study.directions.values() if one.is_tested_on(test)]
 
 
 def by_search(study: Study, test: str) -> tuple[list[tuple[str, DirectionStudy]], dict[str, Any]]:

@@ -1,4 +1,7 @@
-"""Bootstrap tests of every system against softmax, kept beside the results.
+"""Bootstrap tests, kept beside the results: every system against softmax with the same search.
+
+Two more are made on the paper's test set, for its claims: SCONES with greedy search against softmax
+with beam search, and SCONES with label smoothing against the same α without.
 
 They need references, which results do not hold. So they are computed once, where references are,
 and kept as DIRECTION/significance.json with the digests of the translations that they are about; a
@@ -8,15 +11,14 @@ test about other translations does not count.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 from scones.errors import SconesError
 from scones.evaluation.significance import mark, paired_bootstrap
 from scones.paper.report.references import References
-from scones.paper.report.study import SEARCHES, SOFTMAX, TESTS, DirectionStudy, Study
+from scones.paper.report.study import NEWS, SEARCHES, SOFTMAX, TESTS, DirectionStudy, Study
 from scones.paper.results import RunResult
 
 FILE = "significance"
@@ -25,12 +27,26 @@ SAME = 1e-4
 
 Json = dict[str, Any]
 Key = tuple[str, ...]
-"""Direction, run, test, search."""
+"""Direction, run, test, and what `comparison` names."""
+
+
+class Side(NamedTuple):
+    """A run and a search: one side of a comparison."""
+
+    run: RunResult
+    search: str
+
+
+def comparison(first: Side, baseline: Side) -> str:
+    """Name a comparison: that with softmax by the same search has the name of the search."""
+    if baseline.run.system == SOFTMAX and first.search == baseline.search:
+        return first.search
+    return f"{first.search} against {baseline.run.name} {baseline.search}"
 
 
 @dataclass
 class Marks:
-    """What is known about differences from softmax."""
+    """What is known about differences, most of them from softmax with the same search."""
 
     known: dict[Key, Json] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
@@ -66,18 +82,22 @@ def find_marks(study: Study, references: References) -> Marks:
     for direction in study.done:
         stored = direction.direction.read_json(FILE) or {}
         made = 0
-        for test, search in product(TESTS, SEARCHES):
-            for runs in _groups(direction, test, search):
-                found = _stored(stored, direction, test, search, runs)
+        for test in TESTS:
+            for sides in _contests(direction, test):
+                found = _stored(stored, direction, test, sides)
                 if found is None:
-                    texts = _references(references, direction, test, runs[0], marks)
+                    texts = _references(references, direction, test, sides[0].run, marks)
                     if texts is None:
                         continue
-                    found = _compute(direction, texts, test, search, runs)
-                    stored.setdefault(test, {}).setdefault(search, {}).update(found)
+                    found = _compute(direction, texts, test, sides)
+                    for side in sides[1:]:
+                        name = comparison(side, sides[0])
+                        kept = stored.setdefault(test, {}).setdefault(name, {})
+                        kept[side.run.name] = found[side.run.name]
                     made += 1
-                for name, about in found.items():
-                    marks.known[direction.name, name, test, search] = about
+                for side in sides[1:]:
+                    key = direction.name, side.run.name, test, comparison(side, sides[0])
+                    marks.known[key] = found[side.run.name]
         if made:
             direction.direction.write_json(FILE, stored)
     return marks
@@ -94,56 +114,79 @@ def _references(
         return None
 
 
-def _groups(direction: DirectionStudy, test: str, search: str) -> Iterator[list[RunResult]]:
-    """Give runs of one seed that can be compared, softmax first."""
-    translated = [run for run in direction.runs.values() if run.search(test, search)]
-    for baseline in translated:
-        if baseline.system == SOFTMAX:
-            others = [run for run in translated if run.seed == baseline.seed]
-            others = [run for run in others if run.system != SOFTMAX]
-            if others:
-                yield [baseline, *others]
+def _contests(direction: DirectionStudy, test: str) -> Iterator[list[Side]]:
+    """Give what is compared, runs of one seed each time, the baseline first."""
+    for seed in dict.fromkeys(run.seed for run in direction.runs.values()):
+        runs = {run.system: run for run in direction.runs.values() if run.seed == seed}
+        baseline = runs.get(SOFTMAX)
+        others = [run for run in runs.values() if run.system != SOFTMAX]
+        contests: list[list[Side]] = []
+        if baseline is not None:
+            for search in SEARCHES:
+                contests.append([Side(run, search) for run in (baseline, *others)])
+            plain = [run for run in others if run.alpha is not None and not run.label_smoothing]
+            if test == NEWS:
+                greedy = [Side(run, "greedy") for run in plain]
+                contests.append([Side(baseline, "beam4"), *greedy])
+        for run in others if test == NEWS else ():
+            twin = plain_twin(runs.values(), run)
+            if twin is not None:
+                contests += [[Side(twin, search), Side(run, search)] for search in SEARCHES]
+        for sides in contests:
+            known = [side for side in sides if side.run.search(test, side.search)]
+            if len(known) > 1 and known[0] is sides[0]:
+                yield known
+
+
+def plain_twin(runs: Iterable[RunResult], run: RunResult) -> RunResult | None:
+    """Give the run with the α of a smoothed SCONES run, and no label smoothing."""
+    if run.alpha is None or not run.label_smoothing:
+        return None
+    same = (one for one in runs if one.alpha == run.alpha and not one.label_smoothing)
+    return next(same, None)
 
 
 def _stored(
-    stored: Json, direction: DirectionStudy, test: str, search: str, runs: list[RunResult]
+    stored: Json, direction: DirectionStudy, test: str, sides: list[Side]
 ) -> dict[str, Json] | None:
     """Give what was kept about these translations; None where something is missing or other."""
-    kept = stored.get(test, {}).get(search, {})
-    digests = [_file_digest(direction, run, test, search) for run in runs]
+    baseline, *others = sides
+    digests = [_file_digest(direction, side, test) for side in sides]
     found = {}
-    for run, digest in zip(runs[1:], digests[1:], strict=True):
-        about = kept.get(run.name)
+    for side, digest in zip(others, digests[1:], strict=True):
+        kept = stored.get(test, {}).get(comparison(side, baseline), {})
+        about = kept.get(side.run.name)
         if (
             about is None
             or about["hypotheses"] != digest
             or about["baseline_hypotheses"] != digests[0]
         ):
             return None
-        found[run.name] = about
+        found[side.run.name] = about
     return found
 
 
 def _compute(
-    direction: DirectionStudy, texts: list[str], test: str, search: str, runs: list[RunResult]
+    direction: DirectionStudy, texts: list[str], test: str, sides: list[Side]
 ) -> dict[str, Json]:
     systems = {}
-    for run in runs:
-        result = run.search(test, search)
+    for side in sides:
+        result = side.run.search(test, side.search)
         assert result is not None
-        systems[run.name] = direction.direction.hypotheses(result.file)
+        systems[side.run.name] = direction.direction.hypotheses(result.file)
     results = paired_bootstrap("bleu", systems, [texts])
-    for run, found in zip(runs, results, strict=True):
-        stored = run.score(test, search)
+    for side, found in zip(sides, results, strict=True):
+        stored = side.run.score(test, side.search)
         if stored is None or abs(found.score - stored) > SAME:
             raise SconesError(
-                f"The translations of {direction.name} {run.name}, {test}, {search} have BLEU "
-                f"{found.score:.4f}, but {stored} is stored for them; translate them again."
+                f"The translations of {direction.name} {side.run.name}, {test}, {side.search} "
+                f"have BLEU {found.score:.4f}, but {stored} is stored for them; translate them "
+                "again."
             )
-    digests = [_file_digest(direction, run, test, search) for run in runs]
+    digests = [_file_digest(direction, side, test) for side in sides]
     return {
-        run.name: {
-            "baseline": runs[0].name,
+        side.run.name: {
+            "baseline": sides[0].run.name,
             "p": found.p,
             "low": found.low,
             "high": found.high,
@@ -151,14 +194,14 @@ def _compute(
             "hypotheses": digest,
             "baseline_hypotheses": digests[0],
         }
-        for run, found, digest in zip(runs[1:], results[1:], digests[1:], strict=True)
+        for side, found, digest in zip(sides[1:], results[1:], digests[1:], strict=True)
     }
 
 
-def _file_digest(direction: DirectionStudy, run: RunResult, test: str, search: str) -> str:
-    result = run.search(test, search)
+def _file_digest(direction: DirectionStudy, side: Side, test: str) -> str:
+    result = side.run.search(test, side.search)
     assert result is not None
     path = direction.direction.folder / result.file
     if not path.exists():
-        raise SconesError(f"{path} does not exist, but {run.name}.json names it.")
+        raise SconesError(f"{path} does not exist, but {side.run.name}.json names it.")
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]

@@ -113,14 +113,15 @@ def ratio(direction: DirectionStudy, over: tuple[str, str], under: tuple[str, st
     found = direction.speed
     if found is None:
         return direction.missing("speed was not measured")
-    first, second = (_figures(found, *one) for one in (over, under))
+    first, second = (timed(found, *one) for one in (over, under))
     if first is None or second is None:
         return direction.missing("this search was not measured")
     number = first["sentences_per_second"] / second["sentences_per_second"]
     return ours(f"{number:.2f}×", _origin(direction, first))
 
 
-def _figures(found: Json, kind: str, search: str) -> Json | None:
+def timed(found: Json, kind: str, search: str) -> Json | None:
+    """Give what speed.json has about a search of softmax or of SCONES; None if nothing."""
     for system, row in found["systems"].items():
         if (system == SOFTMAX) == (kind == SOFTMAX):
             figures: Json | None = row.get(search) or row["beams"].get(search)
@@ -131,8 +132,8 @@ def _figures(found: Json, kind: str, search: str) -> Json | None:
 def _difference(direction: DirectionStudy) -> Cell:
     """Show BLEU of SCONES greedy over that of softmax with a beam of 4, where speed was taken."""
     found = direction.speed
-    first = None if found is None else _figures(found, "scones", "1")
-    second = None if found is None else _figures(found, SOFTMAX, "4")
+    first = None if found is None else timed(found, "scones", "1")
+    second = None if found is None else timed(found, SOFTMAX, "4")
     if first is None or second is None:
         return direction.missing("speed was not measured")
     return ours(

@@ -23,7 +23,10 @@ TESTS: Mapping[str, str] = {
     NEWS: "news, the paper's test set",
     "europarl": "parliament speeches, held-out sittings",
     "msdocs": "product documentation",
+    "tatoeba": "everyday sentences",
 }
+_LANGUAGES = {"europarl": ("de",), "tatoeba": ("fi", "lt")}
+"""Test sets that the recipes of some languages alone have."""
 SEARCHES: Mapping[str, str] = {"greedy": "Greedy search", "beam4": "Beam search (4)"}
 SOFTMAX = "softmax"
 SMALL_ALPHA = "scones-0.2"
@@ -85,6 +88,12 @@ class DirectionStudy:
     def seeds(self, system: str) -> list[RunResult]:
         """Give all runs of a system."""
         return [run for run in self.runs.values() if run.system == system]
+
+    def is_tested_on(self, test: str) -> bool:
+        """Say whether there are, or will be, results on a test set."""
+        spoken = self.name.split("-")
+        planned = any(one in spoken for one in _LANGUAGES.get(test, spoken))
+        return planned or any(test in run.tests for run in self.runs.values())
 
     def missing(self, reason: str) -> Cell:
         """Show that there is no number yet, and why."""

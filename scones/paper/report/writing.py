@@ -21,8 +21,8 @@ from scones.paper.report.setting import setting, trainings
 from scones.paper.report.significance import Marks, find_marks
 from scones.paper.report.speed import speed
 from scones.paper.report.study import NEWS, SEARCHES, Study
-from scones.paper.report.summary import summary
 from scones.paper.report.synthetic import synthetic
+from scones.paper.report.verdicts import verdicts
 from scones.paper.results import Results
 from scones.version import versions
 
@@ -80,7 +80,7 @@ def make_document(
             f"Written by {versions()}.",
         ],
         [
-            summary(study, marks),
+            verdicts(study, marks, learned),
             setting(study),
             quality(study, marks, learned),
             speed(study),
