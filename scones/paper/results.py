@@ -243,6 +243,11 @@ class Results:
         return Direction(self.folder / name)
 
     @property
+    def retrained(self) -> Results:
+        """The results of systems that were trained a second time."""
+        return Results(self.folder / "retrained")
+
+    @property
     def synthetic(self) -> Json | None:
         """What `scones synthetic` found; None where it was not run."""
         path = self.folder / "synthetic.json"

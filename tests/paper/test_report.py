@@ -280,6 +280,27 @@ def test_seeds_have_mean_and_deviation(whole: Document, toys: Path) -> None:
     assert cell.text == f"{statistics.fmean(scores):.1f} ± {statistics.stdev(scores):.1f}"
 
 
+def test_what_was_trained_again_stands_beside_the_first(copy: Path) -> None:
+    assert table(document(copy), "retrained").reasons
+    stored = Results(copy).direction("de-en").run("softmax")
+    assert stored is not None
+    news = {NEWS: stored.tests[NEWS]}
+    again = Results(copy).retrained.direction("de-en")
+    again.write_run(dataclasses.replace(stored, tests=news))
+    (found,) = table(document(copy), "retrained").rows
+    assert found.label == f"de-en, softmax: {NEWS}"
+    first, second, *_, weights = found.cells
+    assert first.text == second.text == f"{stored.score(NEWS, 'greedy', 'bleu'):.1f}"
+    assert first.origin
+    assert second.origin
+    assert second.origin.file == f"retrained/{first.origin.file}"
+    assert first.origin.anchor != second.origin.anchor
+    assert weights.text == "the same, bit by bit"
+    again.write_run(dataclasses.replace(stored, tests=news, model_digest="another"))
+    (found,) = table(document(copy), "retrained").rows
+    assert found.cells[-1].text == "others"
+
+
 def test_speed_up_is_split_into_beam_and_output_layer(whole: Document) -> None:
     found = table(whole, "speed-shares")
     first = [line.cells[0].text for line in found.rows]

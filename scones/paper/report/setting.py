@@ -9,6 +9,7 @@ from typing import Any
 from scones.model.config import ModelConfig, ModelOptions
 from scones.paper.report import published
 from scones.paper.report.document import Cell, Row, Section, Table, nothing, ours, paper
+from scones.paper.report.retraining import retrained
 from scones.paper.report.rows import softmax
 from scones.paper.report.study import DirectionStudy, Study
 from scones.paper.results import RunResult
@@ -103,7 +104,7 @@ def _vocabulary(direction: DirectionStudy) -> Cell:
 
 def trainings(study: Study) -> Section:
     """Make the section that lists every training."""
-    return Section("trainings", "Trainings", (), [_trainings(study)])
+    return Section("trainings", "Trainings", (), [_trainings(study), retrained(study)])
 
 
 def _trainings(study: Study) -> Table:

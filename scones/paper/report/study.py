@@ -189,6 +189,7 @@ class Study:
     def directions(self) -> dict[str, DirectionStudy]:
         """By name: the paper's order, others behind."""
         found = [direction.name for direction in self.results.directions()]
+        found += [direction.name for direction in self.results.retrained.directions()]
         names = dict.fromkeys([*DIRECTIONS, *found])
         return {name: DirectionStudy(self.results.direction(name)) for name in names}
 
@@ -196,6 +197,11 @@ class Study:
     def done(self) -> list[DirectionStudy]:
         """The directions that have runs."""
         return [direction for direction in self.directions.values() if direction.runs]
+
+    @cached_property
+    def retrained(self) -> list[DirectionStudy]:
+        """Systems that were trained a second time, by direction."""
+        return [DirectionStudy(direction) for direction in self.results.retrained.directions()]
 
     @cached_property
     def synthetic(self) -> Json | None:
