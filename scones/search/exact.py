@@ -88,6 +88,7 @@ def exact_search(
     began = time.monotonic() if began is None else began
     deadline = math.inf if options.max_seconds is None else began + options.max_seconds
     memory = options.max_memory or _free_memory(expander.device)
+    held = _held_memory(expander.device)
     for load in _loads(expander, sources, memory // 4):
         search = _Search(
             expander,
@@ -97,11 +98,13 @@ def exact_search(
             [first[index] for index in load],
             options,
             memory,
+            held,
             deadline,
             end,
         )
         for place, result in search.run():
             yield load[place], result
+        del search  # its memory is for the next
 
 
 def in_order(results: Iterator[tuple[int, T]]) -> Iterator[tuple[int, T]]:
@@ -119,6 +122,11 @@ def _free_memory(device: torch.device) -> int:
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0] // 2
     return 2**31
+
+
+def _held_memory(device: torch.device) -> int:
+    """Give the memory that PyTorch holds, in use or for later."""
+    return torch.cuda.memory_reserved(device) if device.type == "cuda" else 0
 
 
 def _loads(
@@ -154,11 +162,13 @@ class _Search:
         first: list[list[Hypothesis]],
         options: ExactOptions,
         memory: int,
+        held: int,
         deadline: float,
         end: int,
     ) -> None:
         self._expander, self._output = expander, output
         self._deadline, self._end = deadline, end
+        self._most_held = None if options.max_memory is None else held + options.max_memory
         device, steps = expander.device, max(limits)
         # A quarter of the memory each: sources, prefixes that were expanded, those that wait, and
         # what is computed at the moment.
@@ -190,10 +200,16 @@ class _Search:
             if len(prefixes):
                 self._expand(prefixes)
                 self._ledger.count(prefixes.sentences, time.monotonic() - begin)
+            self._give_back()
             rounds += 1
             if rounds % self._LOOK == 0:
                 yield from self._done(pending)
         yield from self._done(pending)
+
+    def _give_back(self) -> None:
+        """Keep a limit of memory: rounds differ in size, and blocks that fit no more pile up."""
+        if self._most_held is not None and _held_memory(self._expander.device) > self._most_held:
+            torch.cuda.empty_cache()
 
     def _next(self) -> Prefixes:
         """Take prefixes that have to be expanded off the stack."""

@@ -177,6 +177,7 @@ class PooledInference:
 
         lengths = [len(source) + 1 for source in sources]
         starts = [0, *accumulate(lengths)]
+        self._pools_P12D, self._sources = [], None  # before anything new takes its place
         self._pools_P12D = [self._empty(rows, 1) for _ in range(self._layers)]
         memories = [self._empty(starts[-1]) for _ in range(self._layers)]
         # To encode a token takes about as much memory as a prefix.

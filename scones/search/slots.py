@@ -372,7 +372,10 @@ class SlotSearcher:
             if options.max_tokens is not None:
                 most = max(1, options.max_tokens // (options.beams * load_lengths[0]))
             room = room_for(self.model, load_lengths, load_limits, options.beams, most, memory)
-            slots = self._slots(room, replace(options, max_tokens=None, max_memory=None))
+            kind = replace(options, max_tokens=None, max_memory=None)
+            if options.max_memory is not None and (room, kind) not in self._rooms:
+                self._forget()  # the memory is for one room
+            slots = self._slots(room, kind)
             found = slots.search([sources[index] for index in load], load_limits)
             for index, hypotheses in zip(load, found, strict=True):
                 results[index] = hypotheses

@@ -8,7 +8,14 @@ import pytest
 import torch
 
 import scones
+from scones.model.config import ModelOptions
+from scones.model.transformer import Transformer
+from scones.outputs import output_layer
 from scones.search.certificate import ExactOptions
+from scones.search.corpus import SearchOptions, length_limit
+from scones.search.exact import exact_search
+from scones.search.expanding import expander_for
+from scones.search.slots import slot_searcher
 from scones.translator import ExactTranslations
 
 pytestmark = [
@@ -49,3 +56,27 @@ def test_beams_of_a_thousand(tiny_models: Path, tea_pairs: list[tuple[str, str]]
     narrow = translator.translate(sentences, search="beam", beam_size=4)
     for (one, *_), (other, *_) in zip(wide, narrow, strict=True):
         assert not other.finished or (one.log_prob or 0.0) >= (other.log_prob or 0.0) - 1e-3
+
+
+def test_a_limit_of_memory_is_kept() -> None:
+    """A model of the paper's size, untrained, which makes every sentence a hard one."""
+    gigabyte = 10**9
+    torch.manual_seed(1)
+    model = Transformer(ModelOptions("paper").build(vocabulary=32_000)).cuda().eval()
+    output = output_layer({"layer": "scones", "alpha": 0.5})
+    sources = [[5 + i % 1000] * (5 + i % 80) for i in range(1000)]
+    limits = [length_limit(len(source) + 1, 1024) for source in sources]
+    searcher = slot_searcher(model, output, torch.float32)
+    searcher.search([[5, 6]], SearchOptions("beam", 4))  # what libraries take for themselves
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_reserved()
+    torch.cuda.reset_peak_memory_stats()
+    first = searcher.search(sources, SearchOptions("beam", 4, max_memory=gigabyte))
+    beams = torch.cuda.max_memory_reserved() - before
+    torch.cuda.reset_peak_memory_stats()
+    options = ExactOptions(max_memory=gigabyte, max_seconds=10)
+    expander = expander_for(model, torch.float32)
+    found = list(exact_search(expander, output, sources, limits, first, options))
+    exact = torch.cuda.max_memory_reserved() - before
+    assert len(found) == len(sources)
+    assert (beams <= gigabyte, exact <= gigabyte) == (True, True), f"{beams:,} and {exact:,} bytes"

@@ -92,7 +92,7 @@ def _table(table: Table) -> Iterator[str]:
         yield f"<tr><td></td>{groups}</tr>"
     firsts = _firsts(table)
     heads = "".join(
-        f'<th scope="col"{_kind(["first"] * (place in firsts))}>{escape(head)}</th>'
+        f'<th scope="col"{_kind(_head_classes(table, place, firsts))}>{escape(head)}</th>'
         for place, head in enumerate(table.heads[1:])
     )
     yield f"<tr><td></td>{heads}</tr></thead><tbody>"
@@ -104,6 +104,16 @@ def _table(table: Table) -> Iterator[str]:
         notes.append(f"Not run: {table.reasons}.")
     yield from (f'<p class="note">{_text(note)}</p>' for note in notes)
     yield "</div>"
+
+
+def _head_classes(table: Table, place: int, firsts: set[int]) -> list[str]:
+    """Say how a heading looks: over words it stands where they do, on the left."""
+    words = all(_is_text(row.cells[place]) for row in table.rows)
+    return ["first"] * (place in firsts) + ["text"] * words
+
+
+def _is_text(cell: Cell) -> bool:
+    return cell.kind == "text" or len(cell.text) > _LONG
 
 
 def _firsts(table: Table) -> set[int]:

@@ -57,6 +57,7 @@ tbody tr { border-bottom: 1px solid var(--line); }
 tbody tr:last-child { border-bottom: 0; }
 td.left { text-align: left; white-space: normal; min-width: 14rem; }
 td.text { text-align: left; vertical-align: top; }
+thead th.text { text-align: left; }
 tr.paper td, tr.paper th, td.paper { background: var(--paper); color: var(--soft);
   font-style: italic; }
 tr.paper th { padding-left: 1.6rem; font-weight: 400; }
