@@ -3,6 +3,7 @@
 #   make demo      translate with the small models that come along, also TEXT="a sentence of yours"
 #   make compare   train and compare two small models on the built-in corpus
 #   make test      linter, types and tests
+#   make report    the paper's tables and figures, from the results that are stored here
 
 PYTHON ?= python3
 VENV := .venv
@@ -11,13 +12,16 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint const
 
 export PYTHONDONTWRITEBYTECODE ?= 1
 
-.PHONY: demo compare test lint types pytest bench wheel clean
+.PHONY: demo compare report test lint types pytest bench wheel clean
 
 demo: $(VENV)/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash recipes/demo.sh
 
 compare: $(VENV)/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash recipes/compare.sh
+
+report: $(VENV)/.installed-dev
+	$(BIN)/scones paper report docs/results/paper docs/report
 
 test: lint types pytest
 

@@ -46,7 +46,7 @@ sys.stdout.write("pocket-de-en" if german else "pocket-en-de")' "$1"
 
 echo "== German → English (pocket-de-en)"
 translate pocket-de-en << 'END'
-Guten Morgen! Wie geht es Ihnen heute?
+Ich hoffe, dass wir uns bald wiedersehen.
 Ich hätte gern eine Tasse Tee mit Milch.
 Wir stimmen morgen über den Vorschlag der Kommission ab.
 Klicken Sie auf die Schaltfläche, um die Datei zu speichern.
@@ -61,7 +61,8 @@ Select the text that you want to copy.
 END
 
 echo "== More than one is right: every translation with a probability of at least 0.1"
-alternatives pocket-de-en "Wo ist der Bahnhof?"
+alternatives pocket-de-en "Es tut mir leid."
+alternatives pocket-de-en "Ich muss jetzt gehen."
 alternatives pocket-en-de "Thank you for your help."
 
 if [ -n "${TEXT:-}" ]; then

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import torch
 
 from scones.errors import SconesError
+
+SHARES = "SCONES_SHARES"
+"""The variable that says how many processes were started side by side, to share one GPU."""
 
 
 def choose_device(name: str) -> torch.device:
@@ -43,6 +47,13 @@ def choose_precision(name: str, device: torch.device) -> torch.dtype:
         return torch.bfloat16
     fast = device.type == "cuda" or torch.cpu._is_avx512_bf16_supported()
     return torch.bfloat16 if fast else torch.float32
+
+
+def spare_memory(device: torch.device) -> int:
+    """Give half of a GPU's free memory, shared with processes that were started beside this."""
+    free, _ = torch.cuda.mem_get_info(device)
+    shares = os.environ.get(SHARES, "")
+    return free // (2 * max(1, int(shares) if shares.isdecimal() else 1))
 
 
 def matrix_rate(device: torch.device, precision: torch.dtype) -> float:

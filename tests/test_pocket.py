@@ -205,11 +205,11 @@ def demo(tmp_path: Path):
 def test_the_demo_translates_and_shows_alternatives(demo, tmp_path: Path) -> None:
     shown = demo(NAMES, TEXT="Der Tee ist heiß, und die Scones sind fertig.")
     assert "  Where is the nearest train station?\n    → translated: Where is the nearest" in shown
-    assert "  Wo ist der Bahnhof?\n    0.90  first\n    0.20  second\n" in shown
+    assert "  Es tut mir leid.\n    0.90  first\n    0.20  second\n" in shown
     yours = shown[shown.index("== Yours (pocket-de-en)") : shown.index("Try next:")]
     assert "    → translated: Der Tee ist heiß, und die Scones sind fertig.\n    0.90" in yours
     asked = (tmp_path / "asked.txt").read_text().splitlines()
-    assert sum("--search all" in line for line in asked) == 3
+    assert sum("--search all" in line for line in asked) == 4
     assert "make compare" in shown
 
 
@@ -235,7 +235,16 @@ def test_a_model_that_is_shipped_is_small_and_works(name: str) -> None:
         assert any(fnmatch(f"pocket/{name}/{path.name}", pattern) for pattern in patterns)
     card = (folder / "README.md").read_text()
     assert all(f"\n## {title}\n" in card for title in ("Trained on", "Scores", "Limits"))
-    text = {"de": "Guten Morgen!", "en": "Good morning!"}
+    text = {"de": "Ich muss jetzt gehen.", "en": "I have to go now."}
     translator = scones.load(name, "cpu")
     (found,) = translator.translate([text[translator.source_language]])
     assert found[0].text == text[translator.target_language]
+
+
+def test_the_readme_says_what_a_shipped_model_finds() -> None:
+    (found,) = scones.load("pocket-de-en", "cpu").translate(
+        ["Es tut mir leid."], search="all", threshold=0.1
+    )
+    shown = " and ".join(f'{one.probability:.2f} "{one.text}"' for one in found)
+    assert shown in (ROOT / "README.md").read_text()
+    assert sum(one.probability or 0.0 for one in found) > 1  # they need not share

@@ -18,6 +18,7 @@ from typing import Any
 
 from scones.errors import SconesError
 from scones.files import read_json, write_json
+from scones.hardware import SHARES
 from scones.training.interruption import interruptible
 
 _PAUSE = 0.1
@@ -107,11 +108,11 @@ def run_all(
 
 
 def _environment(at_once: int) -> dict[str, str]:
-    """Share the cores out; what the user has set stands."""
+    """Share the cores and a GPU's memory out; what the user has set stands."""
     if at_once <= 1:
         return dict(os.environ)
     threads = max(1, (os.cpu_count() or 1) // at_once)
-    return {"OMP_NUM_THREADS": str(threads), **os.environ}
+    return {"OMP_NUM_THREADS": str(threads), SHARES: str(at_once), **os.environ}
 
 
 def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:

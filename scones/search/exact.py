@@ -20,6 +20,7 @@ from typing import ClassVar, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from scones.hardware import spare_memory
 from scones.ids import END, PAD
 from scones.outputs import OutputLayer
 from scones.search.certificate import ExactOptions, ExactResult, Limit
@@ -120,7 +121,7 @@ def in_order(results: Iterator[tuple[int, T]]) -> Iterator[tuple[int, T]]:
 
 def _free_memory(device: torch.device) -> int:
     if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0] // 2
+        return spare_memory(device)
     return 2**31
 
 

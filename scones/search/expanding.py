@@ -64,6 +64,7 @@ class PooledTransformer:
         """Encode sentences and make room for so many prefixes."""
         width = 2 * self._model.config.size
         new = self._model.output_bias.new_empty
+        self._pools_P2D, self._memories_S2D = [], []  # before anything new takes their place
         self._pools_P2D = [new(rows, width) for _ in self._layers]
         lengths = [len(source) + 1 for source in sources]
         starts = [0, *accumulate(lengths)]

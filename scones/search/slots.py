@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from scones.hardware import spare_memory
 from scones.ids import END, PAD
 from scones.kernels.decoding import advance
 from scones.model.inference import Inference, Rows, Sources
@@ -350,8 +351,7 @@ class SlotSearcher:
         self._rooms: dict[tuple[Room, SearchOptions], Slots] = {}
         self._memory = 2**62
         if model.device.type == "cuda":
-            free, _ = torch.cuda.mem_get_info(model.device)
-            self._memory = free // (2 * self._MOST_ROOMS)
+            self._memory = spare_memory(model.device) // self._MOST_ROOMS
 
     def search(
         self, sources: Sequence[Sequence[int]], options: SearchOptions

@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import torch
 
 from scones.errors import SconesError
+from scones.hardware import SHARES, spare_memory
 from scones.paper import jobs as module
 from scones.paper.jobs import Job, run_all
 
@@ -98,6 +100,15 @@ def test_a_polite_stop_reaches_all(tmp_path: Path, number: signal.Signals) -> No
     with pytest.raises(KeyboardInterrupt):
         run([asked])
     assert (tmp_path / "asked.log").read_text() == "checkpoint\n"
+
+
+def test_a_gpu_is_shared_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (6000, 8000))
+    run([job(tmp_path, name, f'echo "${SHARES}"') for name in "abc"], 8)
+    monkeypatch.setenv(SHARES, (tmp_path / "a.log").read_text().strip())
+    assert spare_memory(torch.device("cuda")) == 1000
+    monkeypatch.delenv(SHARES)
+    assert spare_memory(torch.device("cuda")) == 3000
 
 
 def test_cores_are_shared_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
