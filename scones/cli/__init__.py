@@ -13,6 +13,8 @@ import sys
 from scones.errors import SconesError
 
 USAGE, INTERRUPTED = 2, 130
+_NO_MEMORY = ("MemoryError", "OutOfMemoryError")
+"""Python's and PyTorch's; the latter cannot be named without importing PyTorch."""
 
 
 def main() -> None:
@@ -32,6 +34,13 @@ def run(arguments: list[str]) -> int:
         return _refuse(str(mistake))
     except OSError as problem:
         return _refuse(_about(problem))
+    except (MemoryError, RuntimeError) as problem:
+        if type(problem).__name__ not in _NO_MEMORY:
+            raise
+        return _refuse(
+            "There is not enough memory left; give less at a time (fewer --jobs, --max-tokens or "
+            "--beam-size), or let fewer programs share it."
+        )
 
 
 def _refuse(sentence: str) -> int:

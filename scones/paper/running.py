@@ -1,4 +1,4 @@
-"""The paper's experiments for one direction: train, translate, search, measure speed.
+"""The paper's experiments for one direction: train, translate, measure speed, search.
 
 Results go into a results folder (see `results`), models and logs into a folder of runs:
 
@@ -29,8 +29,8 @@ from scones.paper.speed import measure_speed
 from scones.paper.translating import Translating, is_complete
 from scones.text.store import TokenStore
 
-Stage = Literal["train", "translate", "search", "speed"]
-STAGES: tuple[Stage, ...] = ("train", "translate", "search", "speed")
+Stage = Literal["train", "translate", "speed", "search"]
+STAGES: tuple[Stage, ...] = ("train", "translate", "speed", "search")
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Experiments:
     """Train also what has results but no model."""
     jobs: int = 1
     device: str = "auto"
-    last: Stage = "speed"
+    last: Stage = "search"
     """The stage to end with."""
     say: Callable[[str], None] = lambda text: None
     """Told whenever something begins or ends."""
@@ -67,7 +67,7 @@ class Experiments:
         """Do what is not done yet, stage by stage."""
         self._check()
         self._keep_corpora()
-        stages = (self._train, self._translate, self._search, self._measure_speed)
+        stages = (self._train, self._translate, self._measure_speed, self._search)
         for stage in stages[: STAGES.index(self.last) + 1]:
             stage()
 
@@ -189,6 +189,32 @@ class Experiments:
             words.append("--again")
         return Job(f"{run.name}: translation", words, self._place(run, ".translate.log"), None)
 
+    # Speed
+
+    def _measure_speed(self) -> None:
+        settings, chosen = self.plan.speed, choose(self.direction.runs())
+        if settings is None or chosen is None:
+            return
+        runs = [self.plan.run(system) for system in (settings.baseline, chosen.system)]
+        if not {run.name for run in runs} <= {run.name for run in self.wanted}:
+            return
+        models = {run.name: model for run in runs if (model := self._model(run))}
+        kept = self.direction.speed
+        if kept is not None and [*kept["systems"]] == [run.name for run in runs]:
+            digests = [row["model_digest"] for row in kept["systems"].values()]
+            same = [model_digest(model) for model in models.values()] == digests
+            if not self.again or same:
+                return
+        for run in runs:
+            if run.name not in models:
+                self.say(_gone(run.name, "timed", self.runs))
+                return
+        sources, references = self.plan.sets[settings.set].read(settings.sentences)
+        found = measure_speed(
+            models, sources, references, settings, self.direction, self.device, self.say
+        )
+        self.direction.write_json("speed", found)
+
     # Search
 
     @cached_property
@@ -230,32 +256,6 @@ class Experiments:
         if model is None:
             self.say(_gone(run.name, "searched", self.runs))
         return model is not None
-
-    # Speed
-
-    def _measure_speed(self) -> None:
-        settings, chosen = self.plan.speed, choose(self.direction.runs())
-        if settings is None or chosen is None:
-            return
-        runs = [self.plan.run(system) for system in (settings.baseline, chosen.system)]
-        if not {run.name for run in runs} <= {run.name for run in self.wanted}:
-            return
-        models = {run.name: model for run in runs if (model := self._model(run))}
-        kept = self.direction.speed
-        if kept is not None and [*kept["systems"]] == [run.name for run in runs]:
-            digests = [row["model_digest"] for row in kept["systems"].values()]
-            same = [model_digest(model) for model in models.values()] == digests
-            if not self.again or same:
-                return
-        for run in runs:
-            if run.name not in models:
-                self.say(_gone(run.name, "timed", self.runs))
-                return
-        sources, references = self.plan.sets[settings.set].read(settings.sentences)
-        found = measure_speed(
-            models, sources, references, settings, self.direction, self.device, self.say
-        )
-        self.direction.write_json("speed", found)
 
 
 def corpora_report(store: TokenStore, plan: Plan) -> Json:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from running import Done, assert_refusal, contents, in_a_process
 
 from scones.text.store import TokenStore
@@ -415,6 +416,17 @@ def test_an_output_that_takes_nothing(tiny_model: Path) -> None:
     with Path("/dev/full").open("wb") as device:
         done = in_a_process("translate", tiny_model, stdin=b"Tee\n", out=device.fileno())
     assert_refusal(done, "no space left to write")
+
+
+@pytest.mark.parametrize("problem", [MemoryError(), torch.OutOfMemoryError("CUDA out of memory")])
+def test_no_memory_left(
+    tiny_model: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch, problem: Exception
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise problem
+
+    monkeypatch.setattr("scones.translator.Translator.translate", full)
+    refused("translate", tiny_model, stdin=b"Tee\n", said="not enough memory left; give less")
 
 
 def test_a_report_that_has_no_folder_is_refused_before_the_work(

@@ -252,9 +252,9 @@ def test_a_search_without_its_model_is_said_to_be_missing(
     assert done.code == 0
     said = done.err.splitlines()
     assert [line.split(":")[0] for line in said] == [
+        "softmax is not timed",
         "softmax is not searched",
         "scones-0.5 is not searched",
-        "softmax is not timed",
     ]
     assert all("--again" in line for line in said)
 
