@@ -13,9 +13,6 @@ from scones.model.transformer import Transformer
 from scones.outputs import output_layer
 from scones.search.certificate import ExactOptions
 from scones.search.corpus import SearchOptions, length_limit
-from scones.search.exact import exact_search
-from scones.search.expanding import expander_for
-from scones.search.slots import slot_searcher
 from scones.translator import ExactTranslations
 
 pytestmark = [
@@ -60,6 +57,11 @@ def test_beams_of_a_thousand(tiny_models: Path, tea_pairs: list[tuple[str, str]]
 
 def test_a_limit_of_memory_is_kept() -> None:
     """A model of the paper's size, untrained, which makes every sentence a hard one."""
+    # Not at the top: kernels are interpreted elsewhere, which is decided before they are imported.
+    from scones.search.exact import exact_search
+    from scones.search.expanding import expander_for
+    from scones.search.slots import slot_searcher
+
     gigabyte = 10**9
     torch.manual_seed(1)
     model = Transformer(ModelOptions("paper").build(vocabulary=32_000)).cuda().eval()
