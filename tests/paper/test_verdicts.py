@@ -519,3 +519,18 @@ def test_the_page_opens_with_verdicts_rules_and_ways_to_the_evidence(made: Made)
         text = writing.page(document)
         assert text.index("1. BLEU gains") < text.index("<nav") < text.index('id="table-1"')
         assert '<a href="#table-3-newstest2019">table 3</a>' in text
+
+
+def test_while_directions_are_missing_verdicts_are_early(made: Made) -> None:
+    def first_verdict() -> str:
+        study = Study(Results(made.folder))
+        document = writing.make_document(study, made.marks, None, "results")
+        table = next(document.tables())
+        return table.rows[0].cells[0].text
+
+    assert first_verdict() == "not measured"
+    for direction in published.DIRECTIONS:
+        for system, bleu in (("softmax", 20.0), ("scones-0.5", 21.0)):
+            made.run(direction, system, bleu)
+        expected = "confirmed" if direction == [*published.DIRECTIONS][-1] else "confirmed so far"
+        assert first_verdict() == expected

@@ -125,4 +125,5 @@ AMBIGUITY = Claim(
     at(("figure 9", "figure-9"), ("figure 8", "figure-8")),
     _ambiguous,
     LIMITED,
+    by_direction=False,
 )

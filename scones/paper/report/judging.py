@@ -60,6 +60,8 @@ class Claim:
     judge: Callable[[Material], Judgement]
     setting: str = ""
     """What in the setting differs from the paper's, whatever the result."""
+    by_direction: bool = True
+    """Whether further directions can change the verdict."""
 
 
 @dataclass(frozen=True)

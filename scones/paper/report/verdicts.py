@@ -92,7 +92,7 @@ def _table(material: Material, judgements: Sequence[Judgement]) -> Table:
         Row(
             _name(number, claim),
             [
-                prose(judgement.outcome, strong=True),
+                prose(_verdict(material, claim, judgement), strong=True),
                 prose(judgement.numbers),
                 leading_to(*claim.evidence(material)),
             ],
@@ -108,6 +108,13 @@ def _table(material: Material, judgements: Sequence[Judgement]) -> Table:
         ["", "verdict", "by these numbers", "evidence"],
         rows,
     )
+
+
+def _verdict(material: Material, claim: Claim, judgement: Judgement) -> str:
+    """Say the outcome, and that it may change while directions are missing."""
+    measured = judgement.outcome != "not measured"
+    early = len(material.study.done) < len(published.DIRECTIONS) and claim.by_direction
+    return f"{judgement.outcome} so far" if measured and early else judgement.outcome
 
 
 def _rules() -> Table:
