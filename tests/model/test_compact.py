@@ -27,7 +27,7 @@ def there_and_back(matrix: Tensor) -> Tensor:
     return from_int8(to_int8({NAME: matrix}), PATH)[NAME]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.integers(1, 7),
     st.integers(1, 40),

@@ -107,13 +107,13 @@ def test_every_character_gets_the_same_ids(pair) -> None:
 NOT_MARKS = st.characters(exclude_categories=["Cs", "M"], exclude_characters="\ufdd0")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(NOT_MARKS) | st.text("ab.<>/spad0x41unk▁ \t\n"))
 def test_any_text_gets_the_same_ids(pair, text: str) -> None:
     check(*pair, text)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.tuples(st.sampled_from("aeouyAEOcsnäâêôơưăæкиαか가"), NOT_MARKS), max_size=8))
 def test_composed_and_decomposed_letters_get_the_same_ids(pair, letters) -> None:
     text = "".join(letter + other for letter, other in letters)
@@ -121,7 +121,7 @@ def test_composed_and_decomposed_letters_get_the_same_ids(pair, letters) -> None
         check(*pair, unicodedata.normalize(form, text))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text("".join(map(chr, [*range(0x5D0, 0x5EB), *range(0x591, 0x5BE)]))))
 def test_marks_keep_the_order_in_which_they_are_written(pair, text: str) -> None:
     check(*pair, text)
@@ -225,7 +225,7 @@ def test_a_damaged_model_is_named(tiny_subwords: bytes, keep: int) -> None:
         tokenizer_files(tiny_subwords[:keep], 64)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=60))
 def test_anything_else_is_called_damaged(raw: bytes) -> None:
     with pytest.raises(SconesError, match="is damaged"):

@@ -13,7 +13,7 @@ def _digest(low: int, high: int) -> bytes:
     return low.to_bytes(8, "little") + high.to_bytes(8, "little")
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     # Few values, so that many repeat; some differ in one half of the digest only.
     st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2)), max_size=60),
