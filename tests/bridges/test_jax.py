@@ -80,7 +80,7 @@ def test_low_precision_is_computed_in_float32(kind: str) -> None:
     assert_same(gradient, expected_gradient, tolerance=2**-8)  # a gradient has its input's type
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     arrays(np.float32, (2, 3, VOCABULARY), elements=some.floats(-100, 100, width=32)),
     arrays(np.int64, (2, 3), elements=some.integers(0, VOCABULARY - 1)),

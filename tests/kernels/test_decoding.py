@@ -177,7 +177,7 @@ sentence_and_limit = st.tuples(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(sentence_and_limit, min_size=1, max_size=9), st.integers(1, 5), st.booleans())
 def test_sentences_enter_in_order_and_leave_when_done(
     given_: list[tuple[list[int], int]], rows: int, scored: bool

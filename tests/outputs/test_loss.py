@@ -66,7 +66,7 @@ def check_row(row: list[float], gold: int, alpha: float, smoothing: float) -> No
 @pytest.mark.parametrize("smoothing", SMOOTHINGS)
 @pytest.mark.parametrize("alpha", ALPHAS)
 @given(row=st.lists(logit, min_size=2, max_size=12), data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_float32_is_as_good_as_float64(
     alpha: float, smoothing: float, row: list[float], data: st.DataObject
 ) -> None:

@@ -21,7 +21,7 @@ def sources(count: int) -> torch.Tensor:
     return torch.arange(count).unsqueeze(1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(layers, st.integers(0, 10**6), st.integers(2, 4), st.integers(1, 5), st.integers(1, 4))
 def test_a_beam_wide_enough_is_brute_force(
     output: OutputLayer, seed: int, vocabulary: int, limit: int, n_best: int
@@ -35,7 +35,7 @@ def test_a_beam_wide_enough_is_brute_force(
         assert same_ranking(found[source], brute_force(model, output, source, limit), n_best)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(layers, st.integers(0, 10**6), st.floats(0.2, 1.5))
 def test_the_stopping_rule_is_exact_with_a_length_penalty(
     output: OutputLayer, seed: int, penalty: float
@@ -47,7 +47,7 @@ def test_the_stopping_rule_is_exact_with_a_length_penalty(
     assert same_ranking(found, brute_force(model, output, 0, 5, penalty), 3)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(layers, st.integers(0, 10**6), st.integers(2, 6))
 def test_a_beam_of_one_is_greedy(output: OutputLayer, seed: int, vocabulary: int) -> None:
     model = ToyModel(vocabulary, seed)
@@ -60,7 +60,7 @@ def test_a_beam_of_one_is_greedy(output: OutputLayer, seed: int, vocabulary: int
         assert left.token_log_probs == pytest.approx(right.token_log_probs, abs=1e-5)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     layers,
     st.integers(0, 10**6),

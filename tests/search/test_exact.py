@@ -100,7 +100,7 @@ def run(
     return [found[n] for n in range(count)], expander
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(layers, toys, st.integers(1, 6), st.integers(1, 5), st.integers(1, 64))
 def test_the_n_best_of_brute_force(
     output: OutputLayer, model: ToyModel, limit: int, n_best: int, width: int
@@ -111,7 +111,7 @@ def test_the_n_best_of_brute_force(
         assert same_ranking(result.hypotheses, ranking, n_best)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(layers, toys, st.integers(1, 6), st.integers(1, 50))
 def test_the_mode_and_its_proof(
     output: OutputLayer, model: ToyModel, limit: int, width: int
@@ -138,7 +138,7 @@ def test_the_mode_and_its_proof(
         )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(layers, toys, st.integers(1, 6), st.floats(0.001, 1.0), st.integers(1, 40))
 def test_all_above_a_threshold(
     output: OutputLayer, model: ToyModel, limit: int, threshold: float, width: int
@@ -154,7 +154,7 @@ def test_all_above_a_threshold(
         assert scores == sorted(scores, reverse=True)  # type: ignore[type-var]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(layers, toys, st.integers(1, 30), st.integers(1, 8), st.integers(1, 3))
 def test_a_limit_of_states_is_kept_and_the_bound_is_one(
     output: OutputLayer, model: ToyModel, states: int, width: int, n_best: int
@@ -173,7 +173,7 @@ def test_a_limit_of_states_is_kept_and_the_bound_is_one(
             assert certificate.states == states
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(layers, toys, st.integers(20_000, 60_000))
 def test_little_memory_changes_nothing_or_is_told(
     output: OutputLayer, model: ToyModel, memory: int

@@ -14,7 +14,7 @@ def ends_after(translations: set[str], beginning: str) -> frozenset[str]:
     return frozenset(t[len(beginning) :] for t in translations if t.startswith(beginning))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.sets(words, min_size=1, max_size=30))
 def test_it_spells_exactly_its_translations_with_the_fewest_states(some: set[str]) -> None:
     lattice = Lattice.of([tuple(word) for word in some])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kernel_device import DEVICE, make_usable
 
@@ -190,7 +190,6 @@ def test_rooms_are_kept_and_the_oldest_goes(model: Transformer) -> None:
 lengths_of_sentences = st.lists(st.integers(1, 60), min_size=1, max_size=40)
 
 
-@settings(deadline=None)
 @given(lengths_of_sentences, st.integers(1, 5), st.integers(1, 150), st.integers(1, 900))
 def test_every_sentence_is_in_one_load_within_the_limits(
     lengths: list[int], beams: int, most_tokens: int, most_history: int
@@ -216,7 +215,6 @@ def small_inference() -> Any:
     return SimpleNamespace(config=config, precision=torch.bfloat16)
 
 
-@settings(deadline=None)
 @given(lengths_of_sentences, st.integers(1, 9), st.integers(1, 50), st.integers(0, 10**7))
 def test_a_load_fits_into_its_room(lengths: list[int], beams: int, most: int, memory: int) -> None:
     limits = [length_limit(length, 1024) for length in lengths]
