@@ -241,6 +241,15 @@ def test_a_model_that_is_shipped_is_small_and_works(name: str) -> None:
     assert found[0].text == text[translator.target_language]
 
 
+@pytest.mark.xfail(strict=True, reason="known mistakes: Good morning. Gut Morgen!")
+@pytest.mark.parametrize("name", pocket.pocket_models())
+def test_a_model_that_is_shipped_knows_how_to_greet(name: str) -> None:
+    text = {"de": "Guten Morgen!", "en": "Good morning!"}
+    translator = scones.load(name, "cpu")
+    (found,) = translator.translate([text[translator.source_language]])
+    assert found[0].text == text[translator.target_language]
+
+
 def test_the_readme_says_what_a_shipped_model_finds() -> None:
     (found,) = scones.load("pocket-de-en", "cpu").translate(
         ["Es tut mir leid."], search="all", threshold=0.1

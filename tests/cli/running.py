@@ -6,8 +6,12 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
+
+from scones.cli import run
 
 PROGRESS = re.compile(r"[\w ]+: [\d,]+ pairs|step +\d+ .*")
 
@@ -25,6 +29,15 @@ class Done:
     code: int
     out: str
     err: str
+
+
+def ended_well(words: list[str]) -> Done:
+    """Run a command in this process, where no test is there yet to catch what it says."""
+    out, err = StringIO(), StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = run(words)
+    assert code == 0, err.getvalue()
+    return Done(code, out.getvalue(), err.getvalue())
 
 
 def in_a_process(

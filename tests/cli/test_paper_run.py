@@ -10,7 +10,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from running import Done, contents
+from running import Done, contents, ended_well
 
 from scones.cli import run
 from scones.evaluation.metrics import bleu
@@ -126,11 +126,7 @@ def words(place: Path, tiny_store: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def done(words: list[str]) -> Done:
     """How the command ended that did everything."""
-    out, err = StringIO(), StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        code = run(words)
-    assert code == 0, err.getvalue()
-    return Done(code, out.getvalue(), err.getvalue())
+    return ended_well(words)
 
 
 @pytest.fixture

@@ -7,17 +7,14 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
-from io import StringIO
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from running import Done, contents
+from running import Done, contents, ended_well
 from synthetic_toys import save_ibm3, save_recipe
 
-from scones.cli import run
 from scones.text.store import TokenStore
 from scones.text.subwords import Subwords
 
@@ -51,11 +48,7 @@ def words(
 @pytest.fixture(scope="module")
 def done(words: list[str]) -> Done:
     """How the command ended that did everything."""
-    out, err = StringIO(), StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        code = run(words)
-    assert code == 0, err.getvalue()
-    return Done(code, out.getvalue(), err.getvalue())
+    return ended_well(words)
 
 
 @pytest.fixture(scope="module")
