@@ -55,6 +55,9 @@ def run(
     again: Annotated[
         bool, typer.Option("--again", help="Train also what has results but no model in FOLDER.")
     ] = False,
+    no_speed: Annotated[
+        bool, typer.Option("--no-speed", help="Leave speed for when nothing else is running.")
+    ] = False,
     jobs: Annotated[int, typer.Option(help="Processes side by side.")] = 1,
     device: DeviceFlag = "auto",
     as_json: JsonFlag = False,
@@ -89,6 +92,7 @@ def run(
         jobs,
         device,
         last,  # type: ignore[arg-type]
+        timed=not no_speed,
         say=lambda text: typer.echo(text, err=True),
     )
     experiments.run()

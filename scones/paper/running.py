@@ -60,6 +60,8 @@ class Experiments:
     device: str = "auto"
     last: Stage = "search"
     """The stage to end with."""
+    timed: bool = True
+    """Whether to measure speed, which means something only when nothing else is running."""
     say: Callable[[str], None] = lambda text: None
     """Told whenever something begins or ends."""
 
@@ -193,7 +195,7 @@ class Experiments:
 
     def _measure_speed(self) -> None:
         settings, chosen = self.plan.speed, choose(self.direction.runs())
-        if settings is None or chosen is None:
+        if settings is None or chosen is None or not self.timed:
             return
         runs = [self.plan.run(system) for system in (settings.baseline, chosen.system)]
         if not {run.name for run in runs} <= {run.name for run in self.wanted}:

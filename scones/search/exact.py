@@ -90,7 +90,7 @@ def exact_search(
     deadline = math.inf if options.max_seconds is None else began + options.max_seconds
     memory = options.max_memory or _free_memory(expander.device)
     held = _held_memory(expander.device)
-    for load in _loads(expander, sources, memory // 4):
+    for load in _loads(expander, sources, memory // 5):
         search = _Search(
             expander,
             output,
@@ -171,9 +171,9 @@ class _Search:
         self._deadline, self._end = deadline, end
         self._most_held = None if options.max_memory is None else held + options.max_memory
         device, steps = expander.device, max(limits)
-        # A quarter of the memory each: sources, prefixes that were expanded, those that wait, and
-        # what is computed at the moment.
-        share = memory // 4
+        # A fifth of the memory each: sources, prefixes that were expanded, those that wait, what is
+        # computed at the moment, and what lies idle between blocks of different sizes.
+        share = memory // 5
         rows = share // (expander.bytes_a_row + Tree.bytes_a_row(steps))
         most = min(rows // (2 * steps), share // (_BYTES_A_LOGIT * expander.vocabulary))
         self._width = max(1, min(options.width or self._WIDTH[device.type], most))

@@ -361,8 +361,9 @@ class SlotSearcher:
         lengths = [len(source) + 1 for source in sources]
         limits = [length_limit(length, self.model.config.max_length) for length in lengths]
         memory, most_tokens = self._memory, _MOST_SOURCE_TOKENS
-        if options.max_memory is not None:  # a third each: sources, slots, what is computed
-            memory = min(memory, options.max_memory // 3)
+        if options.max_memory is not None:
+            # A quarter each: sources, slots, what is computed, what lies idle between blocks.
+            memory = min(memory, options.max_memory // 4)
             most_tokens = min(most_tokens, max(1, memory // _bytes_a_token(self.model)))
             most_tokens = _power_of_2(most_tokens + 1) // 2  # a room's are rounded up
         for load in loads(lengths, limits, options.beams, most_tokens):

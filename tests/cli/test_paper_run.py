@@ -208,6 +208,18 @@ def test_speed_is_measured_for_softmax_and_the_chosen_system(results: Path) -> N
             assert len(direction.hypotheses(row["file"])) == SEARCHED
 
 
+def test_speed_can_be_left_for_another_time(
+    words: list[str], results: Path, scones: Scones
+) -> None:
+    (results / "de-en" / "speed.json").unlink()
+    done = scones(*words[:3], results, *words[4:], "--no-speed")
+    assert (done.code, done.err) == (0, ""), done
+    assert Results(results).direction("de-en").speed is None
+    done = scones(*words[:3], results, *words[4:])
+    assert done.code == 0, done
+    assert Results(results).direction("de-en").speed is not None
+
+
 def test_results_hold_no_data_and_no_place_of_it(place: Path, results: Path) -> None:
     sources = (place / "data" / "news" / "test.de").read_text().splitlines()
     for path in results.rglob("*.json"):

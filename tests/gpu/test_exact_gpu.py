@@ -69,6 +69,7 @@ def test_a_limit_of_memory_is_kept() -> None:
     sources = [[5 + i % 1000] * (5 + i % 80) for i in range(1000)]
     limits = [length_limit(len(source) + 1, 1024) for source in sources]
     searcher = slot_searcher(model, output, torch.float32)
+    expander = expander_for(model, torch.float32)
     searcher.search([[5, 6]], SearchOptions("beam", 4))  # what libraries take for themselves
     torch.cuda.empty_cache()
     before = torch.cuda.memory_reserved()
@@ -77,7 +78,6 @@ def test_a_limit_of_memory_is_kept() -> None:
     beams = torch.cuda.max_memory_reserved() - before
     torch.cuda.reset_peak_memory_stats()
     options = ExactOptions(max_memory=gigabyte, max_seconds=10)
-    expander = expander_for(model, torch.float32)
     found = list(exact_search(expander, output, sources, limits, first, options))
     exact = torch.cuda.max_memory_reserved() - before
     assert len(found) == len(sources)
