@@ -37,7 +37,8 @@ class SearchResult:
     """What one search gave for one set."""
 
     command: str
-    seconds: float
+    seconds: float | None
+    """None where nobody knows."""
     file: str
     """The translations' file, in the folder of the direction."""
     scores: Mapping[str, float]

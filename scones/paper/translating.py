@@ -55,7 +55,7 @@ class Translating:
     say: Callable[[str], None] = lambda text: None
 
     def translate(self) -> RunResult:
-        """Translate what has no result by this very model yet; results are kept set by set."""
+        """Translate what has no result by this very model yet; every search is kept at once."""
         digest = model_digest(self.model)
         result = self.direction.run(self.run.name)
         if result is None or result.model_digest != digest:
@@ -66,10 +66,12 @@ class Translating:
         parameters = sum(parameter.numel() for parameter in translator.model.parameters())
         result = replace(result, training={**result.training, "parameters": parameters})
         for name, test in self.plan.sets.items():
-            if any(result.search(name, search) is None for search in SEARCHES):
+            missing = [search for search in SEARCHES if result.search(name, search) is None]
+            if missing:
                 self.say(f"{self.run.name}: {name}")
-                found = self._translate_set(translator, name, test)
-                result = replace(result, tests={**result.tests, name: found})
+            for search in missing:
+                found = self._search_set(translator, name, test, search)
+                result = _with_searches(result, name, found)
                 self.direction.write_run(result)
         return result
 
@@ -97,30 +99,39 @@ class Translating:
     def _recipe(self) -> dict[str, Any]:
         return {"file": self.plan.recipe.name, **self.plan.sections}
 
-    def _translate_set(self, translator: Translator, name: str, test: EvaluationSet) -> SetResult:
+    def _search_set(
+        self, translator: Translator, name: str, test: EvaluationSet, search: str
+    ) -> SetResult:
+        """Give what one search gives for a set."""
         sources, references = test.read()
-        searches = {}
-        for search, options in SEARCHES.items():
-            translator.translate(sources[:_WARM_UP], **options)
-            begin = time.perf_counter()
-            found = translator.translate(sources, **options)
-            seconds = time.perf_counter() - begin
-            texts = [one_line(best.text) for best, *_ in found]
-            file = hypothesis_file(self.run.name, name, search)
-            self.direction.write_hypotheses(file, texts)
-            searches[search] = scored(
-                SearchResult(self._command(search, test), seconds, file, {}, {}, 0.0),
-                texts,
-                references,
-                METRICS,
-            )
-        return SetResult(texts_digest(sources), texts_digest(references), len(sources), searches)
+        translator.translate(sources[:_WARM_UP], **SEARCHES[search])
+        begin = time.perf_counter()
+        found = translator.translate(sources, **SEARCHES[search])
+        seconds = time.perf_counter() - begin
+        texts = [one_line(best.text) for best, *_ in found]
+        file = hypothesis_file(self.run.name, name, search)
+        self.direction.write_hypotheses(file, texts)
+        result = scored(
+            SearchResult(self._command(search, test), seconds, file, {}, {}, 0.0),
+            texts,
+            references,
+            METRICS,
+        )
+        digests = texts_digest(sources), texts_digest(references)
+        return SetResult(*digests, len(sources), {search: result})
 
     def _command(self, search: str, test: EvaluationSet) -> str:
         """Say how to get one output alone."""
         flags = "--search beam --beam-size 4" if search == "beam4" else "--search greedy"
         first = "" if test.sentences is None else f" | head -n {test.sentences}"
         return f"scones translate {self.model} {flags} < {self.plan.shown(test.source)}{first}"
+
+
+def _with_searches(result: RunResult, name: str, found: SetResult) -> RunResult:
+    """Add searches of a set to those that are there."""
+    if name in result.tests:
+        found = replace(found, searches={**result.tests[name].searches, **found.searches})
+    return replace(result, tests={**result.tests, name: found})
 
 
 def scored(

@@ -240,15 +240,19 @@ def test_what_has_results_is_not_made_again_without_models(
 
 
 def test_only_what_is_missing_is_done(words: list[str], results: Path, scones: Scones) -> None:
-    """A set without results is translated by the model that is there, and nothing else."""
+    """A search without results is done by the model that is there, and nothing else."""
     path = results / "de-en" / "softmax.json"
     kept = json.loads(path.read_text())
-    del kept["tests"]["news"]
+    del kept["tests"]["news"]["searches"]["beam4"]
+    kept["tests"]["news"]["searches"]["greedy"]["seconds"] = 1234.5
     path.write_text(json.dumps(kept))
     done = scones(*words[:3], results, *words[4:])
     assert (done.code, done.err) == (0, "softmax: news\n"), done
     assert softmax(results).model_digest == kept["model_digest"]
     assert softmax(results).score("news", "beam4") is not None
+    untouched = softmax(results).search("news", "greedy")
+    assert untouched is not None
+    assert untouched.seconds == 1234.5
 
 
 def test_a_search_without_its_model_is_said_to_be_missing(
