@@ -13,7 +13,7 @@ from scones.errors import SconesError
 if TYPE_CHECKING:
     from scones.paper.results import RunResult
 
-_STAGES = ("train", "translate", "speed", "search")  # asking scones.paper would import PyTorch
+_STAGES = ("train", "translate", "search", "speed")  # asking scones.paper would import PyTorch
 
 RecipeArgument = Annotated[
     Path, typer.Argument(metavar="RECIPE", help="The experiments of a direction, a TOML file.")
@@ -50,19 +50,16 @@ def run(
         float | None, typer.Option(help="Minutes of each training, whatever RECIPE says.")
     ] = None,
     last: Annotated[str, choice("--until", values=_STAGES, help="The stage to end with.")] = (
-        "search"
+        "speed"
     ),
     again: Annotated[
         bool, typer.Option("--again", help="Train also what has results but no model in FOLDER.")
-    ] = False,
-    no_speed: Annotated[
-        bool, typer.Option("--no-speed", help="Leave speed for when nothing else is running.")
     ] = False,
     jobs: Annotated[int, typer.Option(help="Processes side by side.")] = 1,
     device: DeviceFlag = "auto",
     as_json: JsonFlag = False,
 ) -> None:
-    """Train, translate, time and search the systems of a direction.
+    """Train, translate, search and time the systems of a direction.
 
     In: RECIPE, and STORE, which scones prepare made with it. Out: RESULTS (scores, translations,
     how they were made; scones paper report makes a page of it) and a table of BLEU on standard
@@ -92,7 +89,6 @@ def run(
         jobs,
         device,
         last,  # type: ignore[arg-type]
-        timed=not no_speed,
         say=lambda text: typer.echo(text, err=True),
     )
     experiments.run()

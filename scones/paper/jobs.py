@@ -1,7 +1,9 @@
 """Commands of this package as processes, several at once; what is done is not done again.
 
-A job writes NAME.log and, when it has ended well, NAME.done.json with what it was made with. Where
-one fails all others are stopped, and everything goes on from there when it is started again.
+A job writes NAME.log and, when it has ended well, NAME.done.json with what it was made with. Jobs
+that need one another are a chain: trained, then translated, then searched. Chains go on side by
+side, without waiting for one another; where one breaks, the others go on to their ends. Whatever
+was stopped goes on from there when it is started again.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,36 +77,61 @@ class Job:
         return self.log.with_suffix(".done.json")
 
 
-def run_all(
-    jobs: Sequence[Job],
-    at_once: int,
-    say: Callable[[str], None],
-    ended: Callable[[Job], None] = lambda job: None,
-) -> None:
-    """Run the jobs that are not done, so many at once; Ctrl-C or a failure stops all of them.
+def run_all(chains: Sequence[Iterable[Job]], at_once: int, say: Callable[[str], None]) -> None:
+    """Run the jobs that are not done, so many at once; Ctrl-C stops all of them.
 
-    `ended` is called for every one that ended well, as soon as it has.
+    The next job of a chain is asked for when the one before has ended well. One that fails ends its
+    chain; that is said at once, and raised when all others have ended.
     """
-    waiting = deque(job for job in jobs if not job.is_done)
-    running: list[tuple[Job, subprocess.Popen[bytes]]] = []
-    environment = _environment(min(at_once, len(jobs)))
+    waiting: deque[Iterator[Job]] = deque(iter(chain) for chain in chains)
+    running: list[_Running] = []
+    failures: list[SconesError] = []
+    environment = _environment(min(at_once, len(chains)))
     with interruptible() as interrupted:
         try:
             while waiting or running:
                 while waiting and len(running) < at_once:
-                    running.append((waiting[0], waiting[0].start(environment)))
-                    say(f"{waiting.popleft().name}: begins")
+                    if begun := _begin(waiting.popleft(), environment, say):
+                        running.append(begun)
                 time.sleep(_PAUSE)
-                for job, process in [*running]:
-                    if (code := process.poll()) is not None:
-                        running.remove((job, process))
-                        job.end(code)
-                        ended(job)
-                        say(f"{job.name}: done")
+                for one in [*running]:
+                    if (code := one.process.poll()) is not None:
+                        running.remove(one)
+                        try:
+                            one.job.end(code)
+                        except SconesError as failure:
+                            say(str(failure))
+                            failures.append(failure)
+                        else:
+                            say(f"{one.job.name}: done")
+                            waiting.appendleft(one.chain)  # what was begun is ended first
                 if interrupted.is_set():
                     raise KeyboardInterrupt
         finally:
-            _stop([process for _, process in running])
+            _stop([one.process for one in running])
+    if failures:
+        raise failures[0]
+
+
+@dataclass(frozen=True)
+class _Running:
+    """A job that has begun, and the chain that it is of."""
+
+    job: Job
+    process: subprocess.Popen[bytes]
+    chain: Iterator[Job]
+
+
+def _begin(
+    chain: Iterator[Job], environment: Mapping[str, str], say: Callable[[str], None]
+) -> _Running | None:
+    """Begin the next job of a chain that is not done; None where there is none left."""
+    for job in chain:
+        if not job.is_done:
+            process = job.start(environment)
+            say(f"{job.name}: begins")
+            return _Running(job, process, chain)
+    return None
 
 
 def _environment(at_once: int) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The paper's experiments for one direction: train, translate, measure speed, search.
+"""The paper's experiments for one direction: train, translate, search, measure speed.
 
 Results go into a results folder (see `results`), models and logs into a folder of runs:
 
@@ -7,13 +7,14 @@ Results go into a results folder (see `results`), models and logs into a folder 
     de-en/*.log, *.done.json                 processes: what they said, that they ended
 
 What has results is not made again, even when the models are gone, so that the work can be done in
-several sessions and on several machines. Trainings, translations and searches are processes and go
-side by side; with one job at a time, translations need no process of their own.
+several sessions and on several machines. Trainings, translations and searches are processes, and
+systems go side by side, each at its own pace; with one job at a time, translations need no process
+of their own. Speed comes last: it is measured when nothing else is running.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,8 +30,8 @@ from scones.paper.speed import measure_speed
 from scones.paper.translating import Translating, is_complete
 from scones.text.store import TokenStore
 
-Stage = Literal["train", "translate", "speed", "search"]
-STAGES: tuple[Stage, ...] = ("train", "translate", "speed", "search")
+Stage = Literal["train", "translate", "search", "speed"]
+STAGES: tuple[Stage, ...] = ("train", "translate", "search", "speed")
 
 
 @dataclass(frozen=True)
@@ -58,20 +59,40 @@ class Experiments:
     """Train also what has results but no model."""
     jobs: int = 1
     device: str = "auto"
-    last: Stage = "search"
+    last: Stage = "speed"
     """The stage to end with."""
-    timed: bool = True
-    """Whether to measure speed, which means something only when nothing else is running."""
     say: Callable[[str], None] = lambda text: None
     """Told whenever something begins or ends."""
 
     def run(self) -> None:
-        """Do what is not done yet, stage by stage."""
+        """Do what is not done yet."""
         self._check()
         self._keep_corpora()
-        stages = (self._train, self._translate, self._measure_speed, self._search)
-        for stage in stages[: STAGES.index(self.last) + 1]:
-            stage()
+        try:
+            run_all([self._jobs_of(run) for run in self.wanted], self.jobs, self.say)
+        finally:
+            if chosen := choose(self.direction.runs()):
+                self.direction.write_json("chosen", chosen.to_json())
+        if self._reaches("speed"):
+            self._measure_speed()
+
+    def _jobs_of(self, run: Run) -> Iterator[Job]:
+        """Give what is to be done for a run, one after another."""
+        if self.again or self._is_to_translate(run):
+            yield self._training(run)
+        if self._reaches("translate") and self._is_to_translate(run):
+            if self.jobs == 1 or len(self.wanted) == 1:
+                self._translate(run)
+            else:
+                yield self._translation(run)
+        if self._reaches("search") and (searching := self._searching) and self._is_to_search(run):
+            found = self._place(run, ".search")
+            command = searching.command(run, self._place(run), found, self.device)
+            yield Job(f"{run.name}: search", command, self._place(run, ".search.log"), None)
+            searching.collect(run, found, command)
+
+    def _reaches(self, stage: Stage) -> bool:
+        return STAGES.index(stage) <= STAGES.index(self.last)
 
     @cached_property
     def direction(self) -> Direction:
@@ -119,10 +140,6 @@ class Experiments:
 
     # Training
 
-    def _train(self) -> None:
-        runs = self.wanted if self.again else self._unfinished
-        run_all([self._training(run) for run in runs], self.jobs, self.say)
-
     def _place(self, run: Run, ending: str = "") -> Path:
         return self.runs / self.plan.direction / f"{run.name}{ending}"
 
@@ -152,30 +169,23 @@ class Experiments:
 
     # Translation
 
-    def _translate(self) -> None:
-        runs = [run for run in self.wanted if self._is_to_translate(run)]
-        if self.jobs == 1 or len(runs) == 1:
-            for run in runs:
-                command = " ".join(["scones", *self._training(run).command])
-                Translating(
-                    self.plan,
-                    run,
-                    self._place(run),
-                    command,
-                    self.direction,
-                    self.device,
-                    self.say,
-                ).translate()
-        else:
-            run_all([self._translation(run) for run in runs], self.jobs, self.say)
-        if chosen := choose(self.direction.runs()):
-            self.direction.write_json("chosen", chosen.to_json())
+    def _translate(self, run: Run) -> None:
+        command = " ".join(["scones", *self._training(run).command])
+        place = self._place(run)
+        Translating(
+            self.plan, run, place, command, self.direction, self.device, self.say
+        ).translate()
 
     def _is_to_translate(self, run: Run) -> bool:
         kept = self.direction.run(run.name)
         if kept is None or not is_complete(kept, self.plan):
             return True
-        return self.again and kept.model_digest != model_digest(self._place(run))
+        return self.again and kept.model_digest != self._digest(run)
+
+    def _digest(self, run: Run) -> str | None:
+        """Give the digest of the trained model of a run; None where it is not there."""
+        model = self._model(run)
+        return None if model is None else model_digest(model)
 
     def _translation(self, run: Run) -> Job:
         """Give the command that does what this object does, for a single run."""
@@ -191,11 +201,32 @@ class Experiments:
             words.append("--again")
         return Job(f"{run.name}: translation", words, self._place(run, ".translate.log"), None)
 
+    # Search
+
+    @cached_property
+    def _searching(self) -> Searching | None:
+        if self.plan.search is None:
+            return None
+        return Searching(self.plan, self.plan.search, self.direction)
+
+    def _is_to_search(self, run: Run) -> bool:
+        """Say whether a run lacks searches that its model, which must be there, can make."""
+        assert self._searching is not None
+        asked = self._searching.settings.systems or self.plan.systems
+        if run.system not in asked or run.seed != self.plan.first_seed:
+            return False
+        model = self._model(run)
+        if self._searching.is_done(run, model_digest(model) if self.again and model else None):
+            return False
+        if model is None:
+            self.say(_gone(run.name, "searched", self.runs))
+        return model is not None
+
     # Speed
 
     def _measure_speed(self) -> None:
         settings, chosen = self.plan.speed, choose(self.direction.runs())
-        if settings is None or chosen is None or not self.timed:
+        if settings is None or chosen is None:
             return
         runs = [self.plan.run(system) for system in (settings.baseline, chosen.system)]
         if not {run.name for run in runs} <= {run.name for run in self.wanted}:
@@ -216,48 +247,6 @@ class Experiments:
             models, sources, references, settings, self.direction, self.device, self.say
         )
         self.direction.write_json("speed", found)
-
-    # Search
-
-    @cached_property
-    def _searching(self) -> Searching | None:
-        if self.plan.search is None:
-            return None
-        return Searching(self.plan, self.plan.search, self.direction)
-
-    def _search(self) -> None:
-        if self._searching is None:
-            return
-        searching = self._searching
-        runs = {f"{run.name}: search": run for run in self.wanted if self._is_to_search(run)}
-        jobs = [
-            Job(
-                name,
-                searching.command(run, self._place(run), self._place(run, ".search"), self.device),
-                self._place(run, ".search.log"),
-                None,
-            )
-            for name, run in runs.items()
-        ]
-
-        def collect(job: Job) -> None:
-            run = runs[job.name]
-            searching.collect(run, self._place(run, ".search"), job.command)
-
-        run_all(jobs, self.jobs, self.say, collect)
-
-    def _is_to_search(self, run: Run) -> bool:
-        """Say whether a run lacks searches that its model, which must be there, can make."""
-        assert self._searching is not None
-        asked = self._searching.settings.systems or self.plan.systems
-        if run.system not in asked or run.seed != self.plan.first_seed:
-            return False
-        model = self._model(run)
-        if self._searching.is_done(run, model_digest(model) if self.again and model else None):
-            return False
-        if model is None:
-            self.say(_gone(run.name, "searched", self.runs))
-        return model is not None
 
 
 def corpora_report(store: TokenStore, plan: Plan) -> Json:

@@ -43,6 +43,7 @@ from scones.training.options import TrainOptions
 
 BEAM = 4
 Stage = Literal["sample", "train", "search"]
+STAGES: tuple[Stage, ...] = ("sample", "train", "search")
 
 
 @dataclass(frozen=True)
@@ -108,11 +109,9 @@ class Synthetic:
         if self.last == "sample":
             return None
         each = [(*language, system) for language in languages.items() for system in self.systems]
-        run_all([self._training(*one) for one in each], self.jobs, self.say)
-        if self.last == "train":
-            return None
-        run_all([self._search(*one) for one in each], self.jobs, self.say)
-        return self._figures(languages)
+        steps = [self._training, self._search][: STAGES.index(self.last)]
+        run_all([[step(*one) for step in steps] for one in each], self.jobs, self.say)
+        return self._figures(languages) if self.last == "search" else None
 
     @cached_property
     def systems(self) -> list[System]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -79,22 +80,15 @@ repeats = 3
 def few_processes() -> Iterator[None]:
     """Let all jobs but translations be run in this process, since starting one takes seconds."""
 
-    def run_here(
-        jobs: Sequence[Job],
-        at_once: int,
-        say: Callable[[str], None],
-        ended: Callable[[Job], None] = lambda job: None,
-    ) -> None:
-        apart = [job for job in jobs if job.name.endswith(": translation")]
-        run_all(apart, at_once, say, ended)
-        for job in jobs:
-            if job in apart or job.is_done:
-                continue
-            say(f"{job.name}: begins")
-            with redirect_stdout(StringIO()), redirect_stderr(StringIO()) as err:
-                assert run(list(job.command)) == 0, err.getvalue()
-            job.end(0)
-            ended(job)
+    def run_here(chains: Sequence[Iterable[Job]], at_once: int, say: Callable[[str], None]) -> None:
+        for job in chain.from_iterable(chains):
+            if job.name.endswith(": translation"):
+                run_all([[job]], at_once, say)
+            elif not job.is_done:
+                say(f"{job.name}: begins")
+                with redirect_stdout(StringIO()), redirect_stderr(StringIO()) as err:
+                    assert run(list(job.command)) == 0, err.getvalue()
+                job.end(0)
 
     with pytest.MonkeyPatch.context() as patches:
         patches.setattr(running_module, "run_all", run_here)
@@ -208,11 +202,11 @@ def test_speed_is_measured_for_softmax_and_the_chosen_system(results: Path) -> N
             assert len(direction.hypotheses(row["file"])) == SEARCHED
 
 
-def test_speed_can_be_left_for_another_time(
+def test_speed_can_be_left_for_a_quiet_time(
     words: list[str], results: Path, scones: Scones
 ) -> None:
     (results / "de-en" / "speed.json").unlink()
-    done = scones(*words[:3], results, *words[4:], "--no-speed")
+    done = scones(*words[:3], results, *words[4:], "--until", "search")
     assert (done.code, done.err) == (0, ""), done
     assert Results(results).direction("de-en").speed is None
     done = scones(*words[:3], results, *words[4:])
@@ -247,7 +241,8 @@ def test_only_what_is_missing_is_done(words: list[str], results: Path, scones: S
     kept["tests"]["news"]["searches"]["greedy"]["seconds"] = 1234.5
     path.write_text(json.dumps(kept))
     done = scones(*words[:3], results, *words[4:])
-    assert (done.code, done.err) == (0, "softmax: news\n"), done
+    said = "softmax: translation: begins\nsoftmax: translation: done\n"
+    assert (done.code, done.err) == (0, said), done
     assert softmax(results).model_digest == kept["model_digest"]
     assert softmax(results).score("news", "beam4") is not None
     untouched = softmax(results).search("news", "greedy")
@@ -264,9 +259,9 @@ def test_a_search_without_its_model_is_said_to_be_missing(
     assert done.code == 0
     said = done.err.splitlines()
     assert [line.split(":")[0] for line in said] == [
-        "softmax is not timed",
         "softmax is not searched",
         "scones-0.5 is not searched",
+        "softmax is not timed",
     ]
     assert all("--again" in line for line in said)
 

@@ -6,8 +6,7 @@ import json
 import os
 import signal
 import threading
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -33,8 +32,9 @@ def job(folder: Path, name: str, script: str, number: int = 1) -> Job:
 
 
 def run(jobs: Sequence[Job], at_once: int = 2) -> list[str]:
+    """Run jobs that do not need one another; gives what was said."""
     said: list[str] = []
-    run_all(jobs, at_once, said.append)
+    run_all([[one] for one in jobs], at_once, said.append)
     return said
 
 
@@ -72,23 +72,40 @@ def test_so_many_at_once(tmp_path: Path, at_once: int) -> None:
         ("kill -9 $$", r"nothing was said \(exit code -9"),
     ],
 )
-def test_a_failure_stops_all_others(tmp_path: Path, script: str, said: str) -> None:
-    begin = time.monotonic()
-    long = job(tmp_path, "long", "echo $$; exec sleep 30")
+def test_a_failure_ends_its_chain_and_no_other(tmp_path: Path, script: str, said: str) -> None:
+    heard: list[str] = []
+    bad = [job(tmp_path, "bad", script), job(tmp_path, "never", "true")]
+    good = [job(tmp_path, "good", "sleep 0.5"), job(tmp_path, "better", "true")]
     with pytest.raises(SconesError, match=f"^bad failed: {said}"):
-        run([long, job(tmp_path, "bad", script), job(tmp_path, "later", "echo")])
-    assert time.monotonic() - begin < 20
-    with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "long.log").read_text()), 0)
-    assert not (tmp_path / "later.log").exists()
-    assert not list(tmp_path.glob("*.done.json"))
+        run_all([bad, good], 1, heard.append)
+    assert heard[1].startswith("bad failed: ")
+    assert heard[-1] == "better: done"
+    assert not (tmp_path / "never.log").exists()
+    done = {path.name for path in tmp_path.glob("*.done.json")}
+    assert done == {"good.done.json", "better.done.json"}
+
+
+def test_the_next_of_a_chain_is_asked_for_when_the_one_before_has_ended(tmp_path: Path) -> None:
+    """What the first leaves decides what comes next, and what was begun is ended first."""
+
+    def chain(name: str) -> Iterator[Job]:
+        yield job(tmp_path, f"{name}1", f"echo {name} > {tmp_path}/{name}.txt")
+        found = (tmp_path / f"{name}.txt").read_text().strip()
+        yield job(tmp_path, f"{name}2", f"echo {found}{found}")
+
+    said: list[str] = []
+    run_all([chain("a"), chain("b")], 1, said.append)
+    begun = [line.removesuffix(": begins") for line in said if line.endswith(": begins")]
+    assert begun == ["a1", "a2", "b1", "b2"]
+    assert (tmp_path / "b2.log").read_text() == "bb\n"
 
 
 def test_who_does_not_listen_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_GRACE", 0.3)
     deaf = job(tmp_path, "deaf", "trap '' TERM; echo $$; while :; do sleep 0.1; done")
-    with pytest.raises(SconesError, match="bad failed"):
-        run([deaf, job(tmp_path, "bad", "sleep 0.5; exit 1")])
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        run([deaf])
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "deaf.log").read_text()), 0)
 
@@ -124,11 +141,3 @@ def test_a_job_that_nothing_is_made_with_is_never_done(tmp_path: Path) -> None:
     assert len(run([endless])) == len(run([endless])) == 2
     assert (tmp_path / "a.log").read_text() == "done\ndone\n"
     assert not (tmp_path / "a.done.json").exists()
-
-
-def test_whoever_waits_is_told_as_soon_as_a_job_has_ended_well(tmp_path: Path) -> None:
-    ended: list[str] = []
-    jobs = [job(tmp_path, "a", "true"), job(tmp_path, "b", "exit 3")]
-    with pytest.raises(SconesError, match="b failed"):
-        run_all(jobs, 1, lambda text: None, lambda one: ended.append(one.name))
-    assert ended == ["a"]
