@@ -23,7 +23,17 @@ from scones.errors import SconesError
 
 Options = TypeVar("Options")
 
-SECTIONS = ("prepare", "model", "output", "train", "systems", "tests", "search", "speed")
+SECTIONS = (
+    "prepare",
+    "model",
+    "output",
+    "train",
+    "systems",
+    "tests",
+    "search",
+    "speed",
+    "left_out",
+)
 
 
 def option(default: Any, help: str, group: str | None = None) -> Any:

@@ -7,6 +7,7 @@
 [tests]     sets with source and reference; the one with role = "dev" is for choosing
 [search]    beams of many sizes and exact search: what, how much of it, limits
 [speed]     speed of small beams
+[left_out]  what other directions have and this one has not: a name and the reason
 """
 
 from __future__ import annotations
@@ -102,6 +103,8 @@ class Plan:
     sets: Mapping[str, EvaluationSet]
     search: SearchSettings | None
     speed: SpeedSettings | None
+    left_out: Mapping[str, str]
+    """Why systems, or the speed, are not run."""
     data: Path | None
 
     @classmethod
@@ -109,7 +112,7 @@ class Plan:
         """Read a recipe; `data` is the folder with the corpora, else that of the environment."""
         data = data or (Path(os.environ[DATA]) if DATA in os.environ else None)
         variables = {} if data is None else {DATA: str(data)}
-        names = ("prepare", "model", "train", "systems", "tests", "search", "speed")
+        names = ("prepare", "model", "train", "systems", "tests", "search", "speed", "left_out")
         sections = load_recipe(recipe, *names, variables=variables)
 
         def place(section: str) -> str:
@@ -129,6 +132,7 @@ class Plan:
             from_entries(EvaluationSet, sections["tests"], place("tests")),
             from_section(SearchSettings, search, place("search")) if search else None,
             from_section(SpeedSettings, speed, place("speed")) if speed else None,
+            {name: str(reason) for name, reason in sections["left_out"].items()},
             data,
         )
         plan._check()
@@ -143,6 +147,11 @@ class Plan:
             )
         if not self.systems:
             raise SconesError(f"{self.recipe} names no systems; add a section [systems].")
+        for name in self.left_out:
+            if name in self.systems or (name == "speed" and self.speed is not None):
+                raise SconesError(
+                    f"{self.recipe}: '{name}' is in [left_out] and is also to be run."
+                )
         for name, test in self.sets.items():
             if test.sentences is not None and test.sentences < 1:
                 raise SconesError(

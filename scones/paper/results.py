@@ -8,6 +8,7 @@
     DIRECTION/RUN.SET.analysis.*.txt.xz   the translations behind it, as analysis.json names them
     DIRECTION/speed.json                  speed and BLEU of small beams (see `speed`)
     DIRECTION/RUN.SET.speed.*.txt.xz      the translations behind it, as speed.json names them
+    DIRECTION/left_out.json               what is not to be run, and why
     synthetic.json                        what `scones synthetic` found
 
 A direction is named "de-en"; a run has its system's name, with "-seed2" behind it for a seed other
@@ -28,7 +29,7 @@ from scones.text.reading import read_texts
 
 Json = dict[str, Any]
 
-_NOT_RUNS = ("corpora", "chosen", "analysis", "speed", "significance")
+_NOT_RUNS = ("corpora", "chosen", "analysis", "speed", "significance", "left_out")
 """Names of other JSON files beside those of the runs."""
 
 
@@ -217,6 +218,11 @@ class Direction:
     def speed(self) -> Json | None:
         """Speed and BLEU of small beams."""
         return self.read_json("speed")
+
+    @property
+    def left_out(self) -> Json:
+        """Why a system or a measurement is not to be run, by its name."""
+        return self.read_json("left_out") or {}
 
     def _read(self, path: Path) -> RunResult:
         value = read_json(path)

@@ -67,7 +67,7 @@ class Experiments:
     def run(self) -> None:
         """Do what is not done yet."""
         self._check()
-        self._keep_corpora()
+        self._keep_what_is_known()
         try:
             run_all([self._jobs_of(run) for run in self.wanted], self.jobs, self.say)
         finally:
@@ -123,9 +123,11 @@ class Experiments:
         if self._searching is not None:
             self._searching.check()
 
-    def _keep_corpora(self) -> None:
+    def _keep_what_is_known(self) -> None:
         if self.direction.corpora is None and (self.store / "report.json").exists():
             self.direction.write_json("corpora", corpora_report(self._opened_store, self.plan))
+        if self.direction.left_out != self.plan.left_out:
+            self.direction.write_json("left_out", dict(self.plan.left_out))
 
     @cached_property
     def _opened_store(self) -> TokenStore:

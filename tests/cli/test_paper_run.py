@@ -61,6 +61,9 @@ source = "${SCONES_DATA}/news/test.de"
 reference = "${SCONES_DATA}/news/test.en"
 sentences = 6
 
+[left_out]
+scones-ls = "no λ was right"
+
 [search]
 set = "news"
 sentences = 3
@@ -302,6 +305,14 @@ def test_scores_without_a_model(place: Path, results: Path, scones: Scones) -> N
 )
 def test_refusals(words: list[str], refused: Refused, flags: list[str], said: str) -> None:
     refused(*words, *flags, said=said)
+
+
+def test_what_is_left_out_and_to_be_run_is_refused(
+    words: list[str], tmp_path: Path, refused: Refused
+) -> None:
+    recipe = tmp_path / "torn.toml"
+    recipe.write_text(RECIPE.replace("scones-ls = ", '"scones-0.5" = '))
+    refused(*words[:2], recipe, *words[3:], said="'scones-0.5' is in .left_out. and is also to be")
 
 
 def test_a_store_of_the_other_direction_is_refused(

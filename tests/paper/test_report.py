@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import shutil
 import statistics
@@ -245,7 +246,11 @@ def test_what_was_not_run_says_so_and_why(whole: Document) -> None:
     assert [cell.kind for cell in cells[:6]] == ["ours", "ours", *["missing"] * 4]
     assert cells[2].text == "not run"
     assert "fi-en, en-fi, lt-en, en-lt: no results yet" in table(found, "table-3-msdocs").reasons
-    assert "en-de: not translated yet" in table(found, "table-3-msdocs").reasons
+    reasons = table(found, "table-3-msdocs").reasons
+    assert "en-de: softmax: not translated yet" in reasons
+    assert "en-de: softmax-ls: not trained yet" in reasons
+    assert "en-de: scones-ls: no jam" in reasons
+    assert "en-de: speed: no cream" in table(found, "speed-shares").reasons
     assert table(found, "table-3-europarl").heads == ["", "de-en", "en-de", "de-en", "en-de"]
     others = ["fi-en", "en-fi", "lt-en", "en-lt"]
     assert table(found, "table-3-tatoeba").heads == ["", *others, *others]
@@ -278,6 +283,17 @@ def test_seeds_have_mean_and_deviation(whole: Document, toys: Path) -> None:
     assert len(scores) == 3
     cell = row(table(whole, "seeds-de-en"), "softmax, mean of 3").cells[0]
     assert cell.text == f"{statistics.fmean(scores):.1f} ± {statistics.stdev(scores):.1f}"
+
+
+def test_a_mean_of_fewer_seeds_says_so(copy: Path) -> None:
+    path = copy / "de-en" / "softmax-seed3.json"
+    kept = json.loads(path.read_text())
+    del kept["tests"]["europarl"]
+    path.write_text(json.dumps(kept))
+    found = table(document(copy), "seeds-de-en")
+    cells = row(found, "softmax, mean of 3").cells
+    fewer = [cell.text.endswith(" (of 2)") for cell in cells]
+    assert fewer == [test == "europarl" for test, columns in found.groups for _ in range(columns)]
 
 
 def test_what_was_trained_again_stands_beside_the_first(copy: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import statistics
 from pathlib import Path
 
 import pytest
@@ -32,13 +33,14 @@ def readme_rows() -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("system", ROWS.values())
 def test_the_readme_says_what_was_found(system: str) -> None:
-    german = RESULTS.direction("de-en")
-    run, analysis = german.run(system), german.analysis
-    assert run is not None
+    expected = []
+    for direction in map(RESULTS.direction, ("de-en", "en-de")):
+        run = direction.run(system)
+        assert run is not None
+        scores = (run.score("newstest2019", search, "bleu") for search in ("greedy", "beam4"))
+        expected += [f"{score:.1f}" for score in scores]
+    analysis = RESULTS.direction("de-en").analysis
     assert analysis is not None
-    expected = [
-        f"{run.score('newstest2019', search, 'bleu'):.1f}" for search in ("greedy", "beam4")
-    ]
     searched = analysis["systems"].get(system)
     found = ["", ""]
     if searched is not None:
@@ -47,11 +49,23 @@ def test_the_readme_says_what_was_found(system: str) -> None:
     assert readme_rows()[system] == [*expected, "", *found]
 
 
+@pytest.mark.parametrize(
+    ("system", "said"), [("scones-1.0", "25.4 ± 0.2"), ("softmax", "24.6 ± 0.1")]
+)
+def test_the_readme_says_what_seeds_gave(system: str, said: str) -> None:
+    runs = [run for run in RESULTS.direction("de-en").runs() if run.system == system]
+    scores = [run.score("newstest2019", "greedy") or 0.0 for run in runs]
+    assert len(scores) == 3
+    assert f"{statistics.fmean(scores):.1f} ± {statistics.stdev(scores):.1f}" == said
+    assert said in (ROOT / "README.md").read_text()
+
+
 def test_the_readme_names_the_chosen_one() -> None:
-    choice = choose(RESULTS.direction("de-en").runs())
-    assert choice is not None
-    label = next(label for label, system in ROWS.items() if system == choice.system)
-    assert label.endswith(f"chosen on {choice.dev}")
+    for direction in ("de-en", "en-de"):
+        choice = choose(RESULTS.direction(direction).runs())
+        assert choice is not None
+        label = next(label for label, system in ROWS.items() if system == choice.system)
+        assert label.endswith(f"chosen on {choice.dev}")
 
 
 def test_translations_are_whole_and_those_that_were_scored() -> None:

@@ -32,7 +32,10 @@ def _metric_table(study: Study, metric: str, name: str, better: str, test: str) 
         f"Table 4, {name} on {test}",
         f"{name}, {better} is better. The paper's table 4 is BLEURT, for which no weights were "
         "given to this report (--bleurt CHECKPOINT); its scores cannot be compared with these.",
-        rows=[score_row(title, columns, test, pick, value) for title, (_, pick) in ROWS.items()],
+        rows=[
+            score_row(title, columns, test, kind.pick, value, kind.system)
+            for title, kind in ROWS.items()
+        ],
         **layout,
     )
 
@@ -50,10 +53,10 @@ def _bleurt_table(study: Study, learned: Mapping[str, float]) -> Table:
         return ours(f"{100 * found:.2f}", cell.origin)
 
     rows = []
-    for title, (key, pick) in ROWS.items():
-        rows.append(score_row(title, columns, NEWS, pick, value))
-        if key:
-            rows.append(paper_row(columns, published.BLEURT, key))
+    for title, kind in ROWS.items():
+        rows.append(score_row(title, columns, NEWS, kind.pick, value, kind.system))
+        if kind.published:
+            rows.append(paper_row(columns, published.BLEURT, kind.published))
     return Table("table-4", "Table 4", f"BLEURT on {NEWS}.", rows=rows, **layout)
 
 

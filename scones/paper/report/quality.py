@@ -40,10 +40,10 @@ def quality(study: Study, marks: Marks, learned: Mapping[str, float] | None) -> 
 def _bleu_table(study: Study, marks: Marks, test: str) -> Table:
     columns, layout = by_search(study, test)
     rows = []
-    for title, (key, pick) in ROWS.items():
-        rows.append(score_row(title, columns, test, pick, DirectionStudy.score))
-        if test == NEWS and key:
-            rows.append(paper_row(columns, published.BLEU, key))
+    for title, kind in ROWS.items():
+        rows.append(score_row(title, columns, test, kind.pick, DirectionStudy.score, kind.system))
+        if test == NEWS and kind.published:
+            rows.append(paper_row(columns, published.BLEU, kind.published))
     gains = [gain(marks, direction, direction.tuned, test, search) for search, direction in columns]
     rows.append(Row("Gain of tuned SCONES, %", gains))
     if test == NEWS:
@@ -153,4 +153,6 @@ def _mean(direction: DirectionStudy, runs: Sequence[RunResult], test: str, searc
     if len(scores) < 2:
         return direction.missing("fewer than two seeds translated")
     text = f"{statistics.fmean(scores):.1f} ± {statistics.stdev(scores):.1f}"
+    if len(scores) < len(runs):
+        text += f" (of {len(scores)})"
     return Cell(text, "ours", about="of the rows above", strong=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from scones.paper.report import published
@@ -36,13 +37,24 @@ def smoothed(layer: str) -> Pick:
     return pick
 
 
-ROWS: Mapping[str, tuple[str, Pick]] = {
-    "Softmax": (published.SOFTMAX, softmax),
-    "Softmax with label smoothing": ("", smoothed("softmax")),
-    "SCONES, tuned α": (published.TUNED, tuned),
-    "SCONES with label smoothing": ("", smoothed("scones")),
+@dataclass(frozen=True)
+class Kind:
+    """A row of tables 3 and 4."""
+
+    published: str
+    """The key of the paper's numbers; none: it has none."""
+    system: str
+    """What recipes call it, to say that it is missing."""
+    pick: Pick
+    """Which run it is."""
+
+
+ROWS: Mapping[str, Kind] = {
+    "Softmax": Kind(published.SOFTMAX, SOFTMAX, softmax),
+    "Softmax with label smoothing": Kind("", "softmax-ls", smoothed("softmax")),
+    "SCONES, tuned α": Kind(published.TUNED, "scones", tuned),
+    "SCONES with label smoothing": Kind("", "scones-ls", smoothed("scones")),
 }
-"""The rows of tables 3 and 4: the key of the paper's numbers, and which run it is."""
 
 
 def directions_of(study: Study, test: str) -> list[DirectionStudy]:
@@ -65,10 +77,16 @@ def score_row(
     test: str,
     pick: Pick,
     value: Value,
-    system: str = "",
+    system: str,
 ) -> Row:
-    """Make a row with a number of a run in every column."""
-    cells = [value(direction, pick(direction), test, search) for search, direction in columns]
+    """Make a row with a number of a run, which recipes call `system`, in every column."""
+    cells = []
+    for search, direction in columns:
+        run = pick(direction)
+        there = run is not None
+        cells.append(
+            value(direction, run, test, search) if there else direction.not_trained(system)
+        )
     return Row(title, cells, system=system)
 
 

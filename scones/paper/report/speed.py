@@ -112,7 +112,7 @@ def ratio(direction: DirectionStudy, over: tuple[str, str], under: tuple[str, st
     """Show the speed of one (kind, search) over that of another; kinds are softmax and SCONES."""
     found = direction.speed
     if found is None:
-        return direction.missing("speed was not measured")
+        return direction.not_timed()
     first, second = (timed(found, *one) for one in (over, under))
     if first is None or second is None:
         return direction.missing("this search was not measured")
@@ -135,7 +135,7 @@ def _difference(direction: DirectionStudy) -> Cell:
     first = None if found is None else timed(found, "scones", "1")
     second = None if found is None else timed(found, SOFTMAX, "4")
     if first is None or second is None:
-        return direction.missing("speed was not measured")
+        return direction.not_timed()
     return ours(
         f"{first['bleu'] - second['bleu']:+.1f}".replace("-", MINUS), _origin(direction, first)
     )

@@ -80,6 +80,11 @@ class DirectionStudy:
         """What was trained on."""
         return self.direction.corpora
 
+    @cached_property
+    def left_out(self) -> Mapping[str, str]:
+        """Why something will not be run, by its name."""
+        return self.direction.left_out
+
     @property
     def systems(self) -> dict[str, RunResult]:
         """The runs with the recipe's first seed, by system."""
@@ -99,9 +104,17 @@ class DirectionStudy:
         """Show that there is no number yet, and why."""
         return missing(self.name, reason if self.runs else "no results yet")
 
+    def not_trained(self, system: str) -> Cell:
+        """Show that there is no such run, and why where the recipe says so."""
+        return self.missing(f"{system}: {self.left_out.get(system, 'not trained yet')}")
+
     def not_translated(self, run: RunResult | None) -> Cell:
         """Show that there is nothing to show of a run."""
-        return self.missing("not trained yet" if run is None else "not translated yet")
+        return self.missing("not trained yet" if run is None else f"{run.name}: not translated yet")
+
+    def not_timed(self) -> Cell:
+        """Show that there is no speed."""
+        return self.missing(f"speed: {self.left_out.get('speed', 'not measured yet')}")
 
     def score(self, run: RunResult | None, test: str, search: str, metric: str = "bleu") -> Cell:
         """Show a score of a run; its origin is the translation."""

@@ -99,8 +99,8 @@ def bleurt_scores(study: Study, references: References, checkpoint: Path) -> dic
     metric = load_learned("bleurt", checkpoint)
     scores = {}
     for direction in study.done:
-        for _, pick in ROWS.values():
-            run = pick(direction)
+        for kind in ROWS.values():
+            run = kind.pick(direction)
             for search in SEARCHES:
                 found = None if run is None else run.search(NEWS, search)
                 if run is None or found is None:
