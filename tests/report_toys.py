@@ -14,6 +14,10 @@ from typing import Any
 from scones.evaluation.metrics import score
 from scones.files import write_json
 from scones.paper.digests import texts_digest
+from scones.paper.report import writing
+from scones.paper.report.document import Document, Row, Table
+from scones.paper.report.significance import Marks
+from scones.paper.report.study import Study
 from scones.paper.results import (
     Direction,
     Results,
@@ -296,3 +300,18 @@ def _synthetic() -> dict[str, Any]:
         "temperatures": rows,
         "verdict": judge(rows, alphas),
     }
+
+
+def document(results: Path, marks: Marks | None = None) -> Document:
+    """Give the report of a results folder."""
+    return writing.make_document(Study(Results(results)), marks or Marks(), None, "results")
+
+
+def table(found: Document, key: str) -> Table:
+    """Find a table."""
+    return next(one for one in found.tables() if one.key == key)
+
+
+def row(found: Table, label: str) -> Row:
+    """Find a row."""
+    return next(one for one in found.rows if one.label == label)

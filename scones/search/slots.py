@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import accumulate, chain
 
 import numpy as np
@@ -118,14 +119,14 @@ class Slots(ABC):
 
     def _captured(self) -> torch.cuda.CUDAGraph:
         self._load([[END]], [1])
-        aside = torch.cuda.Stream()
+        aside = _stream_aside(self.model.device)
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):  # kernels are compiled and libraries opened before
             for _ in range(2):
                 self._step()
         torch.cuda.current_stream().wait_stream(aside)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, stream=aside):
             self._step()
         return graph
 
@@ -152,6 +153,12 @@ class Slots(ABC):
         self.tokens_R.fill_(PAD)
         self.positions_R.zero_()
         self._begin()
+
+
+@cache
+def _stream_aside(device: torch.device) -> torch.cuda.Stream:
+    """Give the one stream to capture in: libraries keep memory for every stream that they see."""
+    return torch.cuda.Stream(device)
 
 
 class GreedySlots(Slots):

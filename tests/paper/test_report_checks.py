@@ -1,0 +1,143 @@
+"""What the report rests on: significance, references, and scores that can be computed again."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from report_toys import document, table, texts, write_lines
+
+from scones.errors import SconesError
+from scones.paper.digests import texts_digest
+from scones.paper.report.checking import bleu_cells, check
+from scones.paper.report.references import References
+from scones.paper.report.significance import find_marks
+from scones.paper.report.study import NEWS, Study
+from scones.paper.results import Results
+
+
+@pytest.mark.usefixtures("no_network")
+class TestSignificance:
+    def test_tests_are_made_once_and_kept(self, copy: Path) -> None:
+        study = Study(Results(copy))
+        made = find_marks(study, References(copy.parent / "data"))
+        assert made.mark("de-en", "scones-0.5", "newstest2019", "greedy") == "‡"
+        assert made.known["de-en", "scones-0.5-seed2", "europarl", "beam4"]["baseline"] == (
+            "softmax-seed2"
+        )
+        against = made.known["de-en", "scones-0.5", NEWS, "greedy against softmax beam4"]
+        assert (against["baseline"], against["p"] < 0.01) == ("softmax", True)
+        assert ("de-en", "scones-0.5", "europarl", "greedy against softmax beam4") not in made.known
+        smoothed = made.known["de-en", "scones-ls", NEWS, "beam4 against scones-0.5 beam4"]
+        assert smoothed["baseline"] == "scones-0.5"
+        again = find_marks(Study(Results(copy)), References())
+        assert again.known == made.known
+        assert not again.problems
+        found = document(copy, again)
+        cells = table(found, "table-3-newstest2019").rows[-2].cells
+        assert cells[0].text.endswith("‡")
+        assert "paired bootstrap tests" in " ".join(found.sections[2].paragraphs)
+
+    def test_there_are_no_marks_without_references(self, copy: Path) -> None:
+        marks = find_marks(Study(Results(copy)), References())
+        assert not marks.known
+        assert "There are no marks" in marks.sentence
+        assert "--data" in marks.sentence
+        assert not (copy / "de-en" / "significance.json").exists()
+
+    def test_tests_of_other_translations_do_not_count(self, copy: Path) -> None:
+        find_marks(Study(Results(copy)), References(copy.parent / "data"))
+        direction = Results(copy).direction("de-en")
+        write_lines(direction.folder / "softmax.newstest2019.greedy.txt.xz", ["another"] * 40)
+        marks = find_marks(Study(Results(copy)), References())
+        assert ("de-en", "scones-0.5", "newstest2019", "greedy") not in marks.known
+        assert ("de-en", "scones-0.5-seed2", "newstest2019", "greedy") in marks.known
+
+    def test_a_stored_score_that_is_wrong_is_refused(self, copy: Path) -> None:
+        direction = Results(copy).direction("de-en")
+        run = direction.run("softmax")
+        assert run is not None
+        value = run.to_json()
+        value["tests"]["newstest2019"]["searches"]["greedy"]["scores"]["bleu"] += 1
+        direction.write_json("softmax", value)
+        with pytest.raises(SconesError, match=r"de-en softmax, newstest2019, greedy have BLEU"):
+            find_marks(Study(Results(copy)), References(copy.parent / "data"))
+
+
+class TestReferences:
+    def result(self, folder: Path, test: str = "newstest2019"):  # type: ignore[no-untyped-def]
+        run = Results(folder).direction("de-en").run("softmax")
+        assert run is not None
+        return run.tests[test]
+
+    @pytest.mark.parametrize("test", ["newstest2018", "newstest2019", "europarl", "msdocs"])
+    def test_found_in_a_data_folder(self, toys: Path, test: str) -> None:
+        found = References(toys / "data").of("de-en", test, self.result(toys / "results", test))
+        assert found == texts("de-en", test)
+
+    def test_those_of_sacrebleu(
+        self, toys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "wmt19.de-en.ref"
+        path.write_text("".join(f"{text}\n" for text in texts("de-en", "newstest2019")))
+        asked = []
+
+        def files(test_set: str, direction: str) -> list[str]:
+            asked.append((test_set, direction))
+            return [str(path)]
+
+        monkeypatch.setattr("sacrebleu.utils.get_reference_files", files)
+        found = References().of("de-en", "newstest2019", self.result(toys / "results"))
+        assert found == texts("de-en", "newstest2019")
+        assert asked == [("wmt19", "de-en")]
+
+    @pytest.mark.usefixtures("no_network")
+    def test_without_a_network(self, toys: Path) -> None:
+        with pytest.raises(SconesError, match=r"neither in its cache nor .* --data"):
+            References().of("de-en", "newstest2019", self.result(toys / "results"))
+        with pytest.raises(SconesError, match=r"sacreBLEU does not know msdocs"):
+            References().of("de-en", "msdocs", self.result(toys / "results", "msdocs"))
+
+    def test_the_first_sentences_of_a_set(self, toys: Path) -> None:
+        first = texts("de-en", "msdocs")[:30]
+        whole = self.result(toys / "results", "msdocs")
+        cut = dataclasses.replace(whole, sentences=30, reference_digest=texts_digest(first))
+        references = References(toys / "data")
+        assert references.of("de-en", "msdocs", cut) == first
+        assert references.of("de-en", "msdocs", whole) == texts("de-en", "msdocs")
+        with pytest.raises(SconesError, match="scored with others"):
+            references.of("de-en", "msdocs", dataclasses.replace(whole, sentences=30))
+
+    def test_other_references_are_refused(self, toys: Path) -> None:
+        other = dataclasses.replace(self.result(toys / "results"), reference_digest="0" * 16)
+        with pytest.raises(SconesError, match="0" * 16):
+            References(toys / "data").of("de-en", "newstest2019", other)
+        longer = dataclasses.replace(other, sentences=41)
+        with pytest.raises(SconesError, match=r"40 lines, but 41"):
+            References(toys / "data").of("de-en", "newstest2019", longer)
+        with pytest.raises(SconesError, match=r"has no references of unknown"):
+            References(toys / "data").of("de-en", "unknown", other)
+
+
+def test_every_bleu_cell_can_be_computed_again(toys: Path) -> None:
+    study = Study(Results(toys / "results"))
+    known = bleu_cells(study)
+    assert {"exact search", "beam 1000", "while timed", "europarl"} <= {
+        word
+        for cell in known
+        for word in ("exact search", "beam 1000", "while timed", "europarl")
+        if word in cell.title
+    }
+    checked = list(check(study, References(toys / "data"), len(known), seed=1))
+    assert len(checked) == len(known)
+    assert all(one.same for one in checked)
+
+
+def test_a_damaged_cell_is_found(copy: Path) -> None:
+    direction = Results(copy).direction("en-de")
+    for path in direction.folder.glob("*.txt.xz"):
+        write_lines(path, ["damaged"] * 40)
+    study = Study(Results(copy))
+    checked = list(check(study, References(copy.parent / "data"), len(bleu_cells(study)), seed=2))
+    assert {one.cell.direction.name for one in checked if not one.same} == {"en-de"}
