@@ -89,7 +89,7 @@ def _curves(
     """Draw a curve a model against the beam size; exact search is the point at its end."""
     figure, (axes,) = new_figure()
     sizes = [int(size) for size in next(iter(systems.values()))["beams"]]
-    end = 2.5 * sizes[-1]  # exact search is a beam that never drops anything
+    end = 4 * sizes[-1]  # exact search is a beam that never drops anything
     exact = exact and all(row["exact"] for row in systems.values())
     for (name, row), colour in zip(systems.items(), _colours(systems), strict=True):
         values = [value(row["beams"][str(size)]) for size in sizes]

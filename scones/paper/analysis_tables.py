@@ -25,9 +25,12 @@ def limits_sentence(limits: dict[str, Any], first_beam: int) -> str:
         "max_states": "{:,} states a sentence",
         "sentence_seconds": "{:g} s a sentence",
         "max_seconds": "{:g} s for all sentences",
-        "max_memory": "{:,} bytes of memory",
+        "max_memory": "{:g} GB of memory",
     }
-    said = [text.format(limits[key]) for key, text in shown.items() if limits[key] is not None]
+    known = {key: value for key, value in limits.items() if value is not None}
+    if "max_memory" in known:
+        known["max_memory"] /= 10**9
+    said = [text.format(known[key]) for key, text in shown.items() if key in known]
     return (
         f"Limits of exact search: {', '.join(said)}, and the length limit of every sentence. It "
         f"began with the results of a beam of {first_beam}. Of a sentence that is not proved, the "

@@ -55,7 +55,7 @@ def test_two_models_side_by_side(
     assert done.code == 0, done.err
     folder = tmp_path / "new" / "out"
     assert done.out.rstrip("\n") == (folder / "analysis.md").read_text().rstrip("\n")
-    assert "Limits of exact search: 30 states a sentence, 500,000,000 bytes" in done.out
+    assert "Limits of exact search: 30 states a sentence, 0.5 GB of memory" in done.out
     assert re.search(r"^\| model \| beam 1 \| beam 3 \| exact \|$", done.out, re.M)
     assert {"base: beam 3: 6 of 6 sentences", "scones: exact search: 6 of 6 sentences"} <= {
         *done.err.splitlines()

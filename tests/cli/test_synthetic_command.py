@@ -117,7 +117,7 @@ def test_tables_and_plots(done: Done, out: Path, figures: dict[str, Any]) -> Non
     assert done.out.rstrip("\n") == text.rstrip("\n")
     assert "cannot be judged" in text  # one α is not enough
     assert "tested on 5 sentences a temperature" in text
-    assert "Limits of exact search: 20 states a sentence, 500,000,000 bytes of memory" in text
+    assert "Limits of exact search: 20 states a sentence, 0.5 GB of memory" in text
     assert re.search(r"^\| model \| γ = 1\.0 \| γ = 0\.1 \|$", text, re.M)
     assert text.count("| SCONES (α = 0.2) |") == text.count("\n## ") - 1
     for fact in ("commit", "device", "command"):

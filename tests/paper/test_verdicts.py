@@ -16,7 +16,7 @@ from scones.paper.report.claims_of_quality import (
     SECOND_METRIC,
     SMOOTHING,
 )
-from scones.paper.report.judging import Claim
+from scones.paper.report.judging import Claim, Material
 from scones.paper.report.published import DIRECTIONS
 from scones.paper.report.significance import Marks
 from scones.paper.report.study import NEWS, Study
@@ -217,8 +217,11 @@ def test_the_page_opens_with_verdicts_rules_and_ways_to_the_evidence(made: Made)
         study = Study(Results(made.folder))
         document = writing.make_document(study, made.marks, learned, "results")
         opening = document.sections[0]
-        table, _, rules = opening.blocks
-        assert [block.key for block in opening.blocks] == ["claims", "summary", "rules"]
+        table, _, numbers, rules = opening.blocks
+        assert [block.key for block in opening.blocks] == ["claims", "summary", "numbers", "rules"]
+        assert [row.cells[0].text for row in numbers.rows] == [
+            claim.judge(Material(study, made.marks, learned)).numbers for claim in CLAIMS
+        ]
         keys = {block.key for section in document.sections for block in section.blocks}
         for number, (claim, row) in enumerate(zip(CLAIMS, table.rows, strict=True), 1):
             assert row.label == f"{number}. {claim.title}"
@@ -228,6 +231,18 @@ def test_the_page_opens_with_verdicts_rules_and_ways_to_the_evidence(made: Made)
         text = writing.page(document)
         assert text.index("1. BLEU gains") < text.index("<nav") < text.index('id="table-1"')
         assert '<a href="#table-3-newstest2019">table 3</a>' in text
+
+
+def test_each_verdict_is_a_line_with_its_number(as_published: Callable[[bool], Made]) -> None:
+    made = as_published(False)
+    assert made.judge(GAINS).in_short == (
+        "better in 12 of 12 (greedy and beam 4), beyond the noise in 9; on average +0.9."
+    )
+    assert made.judge(GREEDY_FOR_BEAM).in_short == (
+        "BLEU of SCONES greedy minus softmax beam 4, at least 0 in 4 of 6; on average +0.3."
+    )
+    for claim in CLAIMS:
+        assert len(made.judge(claim).in_short) <= 240, claim.title
 
 
 def test_while_directions_are_missing_verdicts_are_early(made: Made) -> None:

@@ -45,7 +45,8 @@ def _speed_up(material: Material) -> Judgement:
         f"SCONES greedy over softmax beam 4, {SPEED_UP:.2f}× or more at equal quality and mostly "
         "by the beam in"
     )
-    return judged(findings, counted, "the speed of no direction was measured yet")
+    missing = "the speed of no direction was measured yet"
+    return judged(findings, counted, missing, mean=lambda whole: f"{whole:.2f}×")
 
 
 def _speed_finding(name: str, fast: Json, slow: Json, greedy: Json) -> Finding:
@@ -64,7 +65,7 @@ def _speed_finding(name: str, fast: Json, slow: Json, greedy: Json) -> Finding:
         f"{name} {whole:.2f}× ({least:.2f} to {largest:.2f} over the runs) with {signed(better)} "
         f"BLEU; the beam alone {beam:.2f}×"
     )
-    return Finding(says, text)
+    return Finding(says, text, (whole,))
 
 
 class _Curve(NamedTuple):
@@ -110,10 +111,15 @@ def _curse(material: Material) -> Judgement:
         elif small.loss >= softmax.loss:
             says = "against"
         text = f"{direction.name}, beam {widest:,}: α = 0.2 {small}, softmax {softmax}"
-        findings.append(Finding(says, text))
+        findings.append(Finding(says, text, (-100 * small.loss, -100 * softmax.loss)))
     missing = f"no direction has beams of {WIDE_BEAM} or more for softmax and α = 0.2 yet"
     counted = f"BLEU, best → widest beam; α = 0.2 loses at most {CURSED:.0%} in"
-    return judged(findings, counted, missing)
+    return judged(
+        findings,
+        counted,
+        missing,
+        mean=lambda small, softmax: f"{signed(small)} %, softmax {signed(softmax)} %",
+    )
 
 
 SPEED = Claim(

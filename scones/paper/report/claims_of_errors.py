@@ -102,12 +102,18 @@ def _search_errors(material: Material) -> Judgement:
         votes = {found.errors[small].fewer(found.errors[other]) for other in (large, SOFTMAX)}
         shares = ", ".join(f"{label_by_name(one)} {about}" for one, about in found.errors.items())
         text = f"{direction.name}, beam {found.beam:,}: {shares}"
-        findings.append(Finding(votes.pop() if len(votes) == 1 else "open", text))
+        values = tuple(found.errors[one].share for one in (small, large, SOFTMAX))
+        findings.append(Finding(votes.pop() if len(votes) == 1 else "open", text, values))
     missing = (
         f"no direction has search errors of beams of {WIDE_BEAM} or more for softmax and two α yet"
     )
     counted = "search errors, fewer at the smallest α than at the largest and with softmax in"
-    return judged(findings, counted, missing)
+    return judged(
+        findings,
+        counted,
+        missing,
+        mean=lambda small, large, softmax: f"{small:.1%}, {large:.1%} and {softmax:.1%}",
+    )
 
 
 def _best_alpha(material: Material) -> Judgement:

@@ -78,10 +78,16 @@ def _adequate(material: Material) -> Judgement:
         elif small < ADEQUATE <= min(others):
             says = "against"
         shares = ", ".join(f"{name} {one}" for name, one in modes.items())
-        findings.append(Finding(says, f"{direction.name}: {shares}"))
+        findings.append(Finding(says, f"{direction.name}: {shares}", (small, *others)))
     missing = "it takes softmax, α = 0.2 and α = 1, all searched exactly"
     counted = f"exact search keeps of beam 4's BLEU, α = 0.2 alone {ADEQUATE:.0%} or more in"
-    return judged(findings, counted, missing, left_out=left_out)
+    return judged(
+        findings,
+        counted,
+        missing,
+        left_out=left_out,
+        mean=lambda small, softmax, large: f"{small:.0%}, softmax {softmax:.0%}, α = 1 {large:.0%}",
+    )
 
 
 def _ambiguous(material: Material) -> Judgement:

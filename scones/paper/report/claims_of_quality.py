@@ -71,10 +71,16 @@ def _gains(material: Material) -> Judgement:
         f"{'; '.join(parts)}. Of the {len(together)} differences, {says.count('for')} are gains "
         f"and {says.count('against')} losses beyond the noise."
     )
-    if all(one.value > 0 for one in together) and most(says.count("for"), len(together)):
-        return Judgement("confirmed", numbers)
+    better = sum(one.value > 0 for one in together)
+    mean = statistics.fmean(one.value for one in together)
+    line = (
+        f"better in {better} of {len(together)} (greedy and beam 4), beyond the noise in "
+        f"{says.count('for')}; on average {signed(mean)}."
+    )
+    if better == len(together) and most(says.count("for"), len(together)):
+        return Judgement("confirmed", numbers, line)
     opposite = most(says.count("against"), len(together))
-    return Judgement("opposite" if opposite else "not confirmed", numbers)
+    return Judgement("opposite" if opposite else "not confirmed", numbers, line)
 
 
 @dataclass
@@ -148,10 +154,11 @@ def _less_data(material: Material) -> Judgement:
 
 def _greedy_against_beam(material: Material) -> Judgement:
     findings = [
-        Finding("for" if one.value >= 0 else one.says, one.text)
+        Finding("for" if one.value >= 0 else one.says, one.text, (one.value,))
         for _, one in _differences(material, "greedy", "beam4")
     ]
-    return judged(findings, "BLEU of SCONES greedy minus softmax beam 4, at least 0 in", NOTHING)
+    counted = "BLEU of SCONES greedy minus softmax beam 4, at least 0 in"
+    return judged(findings, counted, NOTHING, mean=signed)
 
 
 def _smoothing(material: Material) -> Judgement:
@@ -166,9 +173,11 @@ def _smoothing(material: Material) -> Judgement:
             if found is not None:
                 says: Says = "against" if found.says == "for" else "for"
                 text = f"{found.text} ({SHORT[search]}, α = {run.alpha:g})"
-                findings.append(Finding(says, text))
+                findings.append(Finding(says, text, (found.value,)))
     missing = "no direction has SCONES with and without label smoothing at the same α yet"
-    return judged(findings, "BLEU with minus without it, not a gain in", missing, "all")
+    return judged(
+        findings, "BLEU with minus without it, not a gain in", missing, "all", mean=signed
+    )
 
 
 def _second_difference(material: Material, direction: DirectionStudy, search: str) -> float | None:
@@ -192,9 +201,12 @@ def _second_metric(material: Material) -> Judgement:
                 continue
             says: Says = "for" if found.value * other > 0 else "against"
             text = f"{found.text} and {signed(other)} ({SHORT[search]})"
-            findings.append(Finding("open" if found.says == "open" else says, text))
+            values = found.value, other
+            findings.append(Finding("open" if found.says == "open" else says, text, values))
     counted = f"SCONES minus softmax, BLEU and {name}, of one sign and beyond the noise in"
-    return judged(findings, counted, NOTHING)
+    return judged(
+        findings, counted, NOTHING, mean=lambda bleu, other: f"{signed(bleu)} and {signed(other)}"
+    )
 
 
 def _table_4(material: Material) -> Sequence[tuple[str, str]]:

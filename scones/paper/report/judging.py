@@ -38,6 +38,8 @@ class Finding:
     says: Says
     text: str
     """With its numbers, such as "de-en +1.2‡"."""
+    values: tuple[float, ...] = ()
+    """Numbers that have a mean over all findings."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,14 @@ class Judgement:
 
     outcome: Outcome
     numbers: str
+    """Those of every direction."""
+    line: str = ""
+    """All of them in short; none: they are short enough."""
+
+    @property
+    def in_short(self) -> str:
+        """One line."""
+        return self.line or self.numbers
 
 
 @dataclass(frozen=True)
@@ -157,11 +167,13 @@ def judged(
     missing: str,
     needed: Literal["all", "most"] = "most",
     left_out: Sequence[str] = (),
+    mean: Callable[..., str] | None = None,
 ) -> Judgement:
     """Judge by a vote: confirmed if all (or most) are for it, opposite if most are against it.
 
     `counted` says what the findings for it have in common, `missing` what is missing if there are
-    none at all; `left_out` says why directions that were measured do not count.
+    none at all; `left_out` says why directions that were measured do not count. `mean` words the
+    means of the findings' values.
     """
     aside = f" Not counted: {'; '.join(left_out)}." if left_out else ""
     total = len(findings)
@@ -169,11 +181,21 @@ def judged(
         return Judgement("not measured", f"{missing}.{aside}")
     votes = [one.says for one in findings]
     texts = "; ".join(one.text for one in findings)
-    numbers = f"{counted} {votes.count('for')} of {total}: {texts}.{aside}"
+    count = f"{counted} {votes.count('for')} of {total}"
+    numbers, line = f"{count}: {texts}.{aside}", ""
+    if total > 1:
+        line = f"{count}{_means(findings, mean)}."
     if votes.count("for") == total or (needed == "most" and most(votes.count("for"), total)):
-        return Judgement("confirmed", numbers)
+        return Judgement("confirmed", numbers, line)
     opposite = most(votes.count("against"), total)
-    return Judgement("opposite" if opposite else "not confirmed", numbers)
+    return Judgement("opposite" if opposite else "not confirmed", numbers, line)
+
+
+def _means(findings: Sequence[Finding], word: Callable[..., str] | None) -> str:
+    if word is None:
+        return ""
+    columns = zip(*(one.values for one in findings), strict=True)
+    return f"; on average {word(*map(statistics.fmean, columns))}"
 
 
 def signed(value: float) -> str:

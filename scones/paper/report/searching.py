@@ -27,7 +27,7 @@ Json = dict[str, Any]
 Value = Callable[[Json], float | None]
 
 FIRST_BEAM = "4"
-EXACT_PLACE = 2.5
+EXACT_PLACE = 4
 """Exact search stands at this many times the widest beam: a beam that never drops anything."""
 NO_SEARCH = "no direction was searched yet"
 
@@ -122,22 +122,29 @@ def _curve_figure(
     shown: str,
     exact: bool = True,
 ) -> Figure:
-    """Make a figure of curves against the beam size, a panel a direction."""
-    panels, tables, ticks = {}, [], dict[float, str]()
+    """Make a figure of curves against the beam size, a panel a direction, all on one scale."""
+    panels, tables = {}, []
+    all_sizes = sorted({size for direction in searched.values() for size in _sizes(direction)})
+    end = EXACT_PLACE * all_sizes[-1] if exact and all_sizes else None
     for name, direction in searched.items():
         systems = direction.searched_systems
-        sizes = sorted({int(size) for row in systems.values() for size in row["beams"]})
         ends_exact = exact and any(row["exact"] for row in systems.values())
-        ticks |= {size: f"{size:,}" for size in _apart(sizes)}
-        ticks |= {EXACT_PLACE * sizes[-1]: "exact"} if ends_exact and sizes else {}
-        panels[name] = [
-            _curve(system, row, sizes, value, ends_exact) for system, row in systems.items()
-        ]
+        panels[name] = [_curve(system, row, value, end) for system, row in systems.items()]
+        sizes = _sizes(direction)
         tables.append(
             _by_beam(f"figure-{number}-{name}", direction, sizes, value, shown, ends_exact, axis)
         )
+    ticks: dict[float, str] = {size: f"{size:,}" for size in _apart(all_sizes)}
+    if end is not None:
+        ticks[end] = "exact"
     drawing = curves(panels, "beam size", axis, log=True, ticks=ticks or None)
     return _figure(number, caption, drawing, tables, searched)
+
+
+def _sizes(direction: DirectionStudy) -> list[int]:
+    """Give all beam sizes that a direction was searched with."""
+    rows = direction.searched_systems.values()
+    return sorted({int(size) for row in rows for size in row["beams"]})
 
 
 def _apart(sizes: list[int]) -> list[int]:
@@ -149,14 +156,15 @@ def _apart(sizes: list[int]) -> list[int]:
     return taken[::-1]
 
 
-def _curve(system: str, row: Json, sizes: list[int], value: Value, exact: bool) -> Curve:
-    places: list[float] = [size for size in sizes if str(size) in row["beams"]]
+def _curve(system: str, row: Json, value: Value, end: float | None) -> Curve:
+    """Give the curve of a system; `end` is the place of exact search, None: without it."""
+    places: list[float] = sorted(map(int, row["beams"]))
     found = [row["beams"][str(size)] for size in places]
-    if exact and row["exact"]:
-        places, found = [*places, EXACT_PLACE * sizes[-1]], [*found, row["exact"]]
+    ends_apart = end is not None and bool(row["exact"])
+    if end is not None and row["exact"]:
+        places, found = [*places, end], [*found, row["exact"]]
     numbers = [value(one) for one in found]
     values = [float("nan") if number is None else number for number in numbers]
-    ends_apart = exact and bool(row["exact"])
     return Curve(system, label(row["output"]), places, values, ends_apart=ends_apart)
 
 

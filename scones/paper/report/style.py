@@ -52,7 +52,7 @@ th { font-weight: 600; }
 thead th { border-bottom: 1px solid var(--line); vertical-align: bottom; }
 thead .group { text-align: center; }
 tbody th { text-align: left; font-weight: 500; position: sticky; left: 0;
-  background: var(--ground); white-space: normal; min-width: 8.5rem; }
+  background: var(--ground); white-space: normal; min-width: 8.5rem; vertical-align: top; }
 tbody tr { border-bottom: 1px solid var(--line); }
 tbody tr:last-child { border-bottom: 0; }
 td.left { text-align: left; white-space: normal; min-width: 14rem; }

@@ -53,7 +53,7 @@ def verdicts(study: Study, marks: Marks, learned: Mapping[str, float] | None) ->
         "verdicts",
         "The verdicts",
         [_directions(study), _tally(judgements), _noise(material)],
-        [_table(material, judgements), summary(study, marks), _rules()],
+        [_table(material, judgements), summary(study, marks), _numbers(judgements), _rules()],
     )
 
 
@@ -93,7 +93,7 @@ def _table(material: Material, judgements: Sequence[Judgement]) -> Table:
             _name(number, claim),
             [
                 prose(_verdict(material, claim, judgement), strong=True),
-                prose(judgement.numbers),
+                prose(judgement.in_short),
                 leading_to(*claim.evidence(material)),
             ],
         )
@@ -102,10 +102,24 @@ def _table(material: Material, judgements: Sequence[Judgement]) -> Table:
     return Table(
         "claims",
         "The paper's claims",
-        f"Each is judged by a fixed rule (below) from the numbers of the tables and figures named "
-        f"beside it. BLEU differences are points on {NEWS}; wide beams, exact search and speed are "
-        "measured on its first sentences.",
+        "Each is judged by a fixed rule (below) from the numbers of the tables and figures named "
+        "beside it; those of every direction stand below, too. BLEU differences are points on "
+        f"{NEWS}; wide beams, exact search and speed are measured on its first sentences.",
         ["", "verdict", "by these numbers", "evidence"],
+        rows,
+    )
+
+
+def _numbers(judgements: Sequence[Judgement]) -> Table:
+    rows = [
+        Row(_name(number, claim), [prose(judgement.numbers)])
+        for number, (claim, judgement) in enumerate(zip(CLAIMS, judgements, strict=True), 1)
+    ]
+    return Table(
+        "numbers",
+        "The numbers behind the verdicts",
+        "What every direction says to a claim.",
+        ["", "direction by direction"],
         rows,
     )
 
