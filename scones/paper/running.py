@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -68,8 +69,13 @@ class Experiments:
         """Do what is not done yet."""
         self._check()
         self._keep_what_is_known()
+        chains = [self._jobs_of(run) for run in self.wanted]
         try:
-            run_all([self._jobs_of(run) for run in self.wanted], self.jobs, self.say)
+            if self._is_alone:
+                for job in chain.from_iterable(chains):
+                    run_all([[job]], 1, self.say)
+            else:
+                run_all(chains, self.jobs, self.say)
         finally:
             if chosen := choose(self.direction.runs()):
                 self.direction.write_json("chosen", chosen.to_json())
@@ -81,7 +87,7 @@ class Experiments:
         if self.again or self._is_to_translate(run):
             yield self._training(run)
         if self._reaches("translate") and self._is_to_translate(run):
-            if self.jobs == 1 or len(self.wanted) == 1:
+            if self._is_alone:
                 self._translate(run)
             else:
                 yield self._translation(run)
@@ -90,6 +96,11 @@ class Experiments:
             command = searching.command(run, self._place(run), found, self.device)
             yield Job(f"{run.name}: search", command, self._place(run, ".search.log"), None)
             searching.collect(run, found, command)
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether one thing is done at a time; translations then need no process of their own."""
+        return self.jobs == 1 or len(self.wanted) == 1
 
     def _reaches(self, stage: Stage) -> bool:
         return STAGES.index(stage) <= STAGES.index(self.last)

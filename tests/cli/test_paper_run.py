@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
@@ -251,6 +252,26 @@ def test_only_what_is_missing_is_done(words: list[str], results: Path, scones: S
     untouched = softmax(results).search("news", "greedy")
     assert untouched is not None
     assert untouched.seconds == 1234.5
+
+
+def test_a_translation_in_this_process_ends_at_once_by_ctrl_c(
+    words: list[str], results: Path, scones: Scones, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unlike a job, which is waited for until it has kept what it did."""
+    seen = []
+
+    def translate(self: running_module.Translating) -> None:
+        seen.append(signal.getsignal(signal.SIGINT))
+
+    monkeypatch.setattr(running_module, "run_all", run_all)
+    monkeypatch.setattr(running_module.Translating, "translate", translate)
+    path = results / "de-en" / "softmax.json"
+    kept = json.loads(path.read_text())
+    del kept["tests"]["news"]
+    path.write_text(json.dumps(kept))
+    flags = ["--jobs", "1", "--system", "softmax", "--until", "translate"]
+    assert scones(*words[:3], results, *words[4:-2], *flags).code == 0
+    assert seen == [signal.getsignal(signal.SIGINT)]
 
 
 def test_a_search_without_its_model_is_said_to_be_missing(
