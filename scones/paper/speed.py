@@ -33,8 +33,14 @@ class _Contender:
     translator: Translator
     name: str
     options: Mapping[str, Any]
-    times: list[float] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
+    times: dict[int, list[float]] = field(default_factory=dict)
+    """By the size of the batch."""
+    texts: dict[int, list[str]] = field(default_factory=dict)
+
+    def time(self, sources: Sequence[str], batch: int) -> None:
+        """Translate everything once more, and keep the seconds that it took."""
+        seconds = self.translate(sources, batch)
+        self.times.setdefault(batch, []).append(seconds)
 
     def translate(self, sources: Sequence[str], batch: int) -> float:
         """Translate everything, keep the output, and give the seconds that it took."""
@@ -47,7 +53,7 @@ class _Contender:
             for index, (best, *_) in zip(part, found, strict=True):
                 texts[index] = best.text
         seconds = time.perf_counter() - begin
-        self.texts = [one_line(text) for text in texts]
+        self.texts[batch] = [one_line(text) for text in texts]
         return seconds
 
 
@@ -68,16 +74,17 @@ def measure_speed(
         )
         for name, options in _searches(settings.beams).items()
     ]
-    for one in contenders:
-        one.translate(sources, settings.batch)  # warms up every shape that will come
-    for round_number in range(settings.repeats):
-        say(f"speed: round {round_number + 1} of {settings.repeats}")
+    for batch in dict.fromkeys((settings.batch, *settings.more_batches)):
         for one in contenders:
-            one.times.append(one.translate(sources, settings.batch))
+            one.translate(sources, batch)  # warms up every shape that will come
+        for round_number in range(settings.repeats):
+            say(f"speed, batches of {batch}: round {round_number + 1} of {settings.repeats}")
+            for one in contenders:
+                one.time(sources, batch)
     systems: dict[str, dict[str, Any]] = {}
     for system, folder in models.items():
         rows = {
-            one.name: _figures(one, references, settings.set, direction)
+            one.name: _figures(one, references, settings, direction)
             for one in contenders
             if one.system == system
         }
@@ -111,14 +118,19 @@ def _searches(beams: Sequence[int]) -> dict[str, dict[str, Any]]:
 
 
 def _figures(
-    one: _Contender, references: Sequence[str], test: str, direction: Direction
+    one: _Contender, references: Sequence[str], settings: SpeedSettings, direction: Direction
 ) -> dict[str, Any]:
-    file = hypothesis_file(one.system, test, f"speed.{one.name}")
-    direction.write_hypotheses(file, one.texts)
-    score = bleu(one.texts, [references])
+    file = hypothesis_file(one.system, settings.set, f"speed.{one.name}")
+    texts = one.texts[settings.batch]
+    direction.write_hypotheses(file, texts)
+    score = bleu(texts, [references])
+    found = {
+        batch: {"sentences_per_second": len(texts) / statistics.median(times), "times": times}
+        for batch, times in one.times.items()
+    }
     return {
-        "sentences_per_second": len(one.texts) / statistics.median(one.times),
-        "times": one.times,
+        **found.pop(settings.batch),
+        "more_batches": {str(batch): figures for batch, figures in found.items()},
         "bleu": score.value,
         "signature": score.signature,
         "length_ratio": score.length_ratio,

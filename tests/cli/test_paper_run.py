@@ -75,6 +75,7 @@ max_states = 20
 set = "news"
 sentences = 3
 batch = 2
+more_batches = [3]
 beams = [1, 2]
 repeats = 3
 """
@@ -203,6 +204,8 @@ def test_speed_is_measured_for_softmax_and_the_chosen_system(results: Path) -> N
         for row in (*system["beams"].values(), system["greedy_with_scores"]):
             median = sorted(row["times"])[1]
             assert row["sentences_per_second"] == SEARCHED / median
+            assert [*row["more_batches"]] == ["3"]
+            assert len(row["more_batches"]["3"]["times"]) == 3
             assert len(direction.hypotheses(row["file"])) == SEARCHED
 
 

@@ -168,6 +168,23 @@ def test_speed_up_is_split_into_beam_and_output_layer(whole: Document) -> None:
     assert first[3:5] == ["2.50×", "1.25×"]
 
 
+def test_speed_up_of_larger_batches_stands_beside_that_of_the_first(
+    whole: Document, copy: Path
+) -> None:
+    found = table(whole, "speed-batches")
+    assert found.heads == ["", "batch 4", "batch 64"]
+    assert [line.label.partition(":")[0] for line in found.rows] == ["de-en", "de-en"]
+    texts = [[cell.text for cell in line.cells] for line in found.rows]
+    assert texts == [["3.12×", "7.81×"], ["2.50×", "6.25×"]]
+    path = copy / "de-en" / "speed.json"
+    speed = json.loads(path.read_text())
+    for system in speed["systems"].values():
+        for one in (*system["beams"].values(), system["greedy_with_scores"]):
+            one.pop("more_batches", None)  # as it was before there were any
+    path.write_text(json.dumps(speed))
+    assert "speed-batches" not in {one.key for one in document(copy).tables()}
+
+
 def test_exact_search_stands_beside_beam_search(whole: Document, toys: Path) -> None:
     analysis = Results(toys / "results").direction("de-en").analysis
     assert analysis is not None

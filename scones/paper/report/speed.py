@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from scones.paper.report import published
@@ -49,7 +50,7 @@ def speed(study: Study) -> Section:
             f"sentences a second, {published.SPEED_UP.text} ({published.SPEED_DEVICE}).",
             *said_once((one.name, _how(one)) for one in measured),
         ],
-        [figure, _shares(study)],
+        [figure, _shares(study), *([_batches(measured)] if _more_batches(measured) else [])],
     )
 
 
@@ -118,6 +119,49 @@ def ratio(direction: DirectionStudy, over: tuple[str, str], under: tuple[str, st
         return direction.missing("this search was not measured")
     number = first["sentences_per_second"] / second["sentences_per_second"]
     return ours(f"{number:.2f}×", _origin(direction, first))
+
+
+def _more_batches(measured: Sequence[DirectionStudy]) -> list[int]:
+    """Give the sizes of all batches that were timed besides the first of a direction."""
+    rows = [row for one in measured for row in (one.speed or {})["systems"].values()]
+    return sorted({int(size) for row in rows for size in row["beams"]["1"].get("more_batches", {})})
+
+
+def _batches(measured: Sequence[DirectionStudy]) -> Table:
+    """Show what becomes of the speed-up when more sentences are handed over at a time."""
+    first = {int((one.speed or {})["batch"]) for one in measured}
+    sizes = sorted(first.union(_more_batches(measured)))
+    questions = {
+        "SCONES greedy over softmax beam 4": SPEED_UP,
+        "the beam alone: softmax greedy over softmax beam 4": ((SOFTMAX, "1"), (SOFTMAX, "4")),
+    }
+    rows = [
+        Row(f"{one.name}: {title}", [_batch_ratio(one, *sides, size) for size in sizes])
+        for one in measured
+        for title, sides in questions.items()
+    ]
+    return Table(
+        "speed-batches",
+        "The speed-up by the size of the batch",
+        "Ratios of sentences a second. A step of few sentences leaves most of a large processor "
+        "idle, and the further rows of a beam cost little there; of many it does not.",
+        ["", *(f"batch {size}" for size in sizes)],
+        rows,
+    )
+
+
+def _batch_ratio(
+    direction: DirectionStudy, over: tuple[str, str], under: tuple[str, str], batch: int
+) -> Cell:
+    found = direction.speed or {}
+    if batch == found["batch"]:
+        return ratio(direction, over, under)
+    sides = [timed(found, *one) for one in (over, under)]
+    first, second = ((one or {}).get("more_batches", {}).get(str(batch)) for one in sides)
+    if first is None or second is None or sides[0] is None:
+        return direction.missing(f"batches of {batch}: not timed")
+    number = first["sentences_per_second"] / second["sentences_per_second"]
+    return ours(f"{number:.2f}×", _origin(direction, {**sides[0], "times": first["times"]}))
 
 
 def timed(found: Json, kind: str, search: str) -> Json | None:
