@@ -64,7 +64,8 @@ def run(
     In: RECIPE, and STORE, which scones prepare made with it. Out: RESULTS (scores, translations,
     how they were made; scones paper report makes a page of it) and a table of BLEU on standard
     output. What has results is not made again, even when its model is gone; the same command goes
-    on where it was stopped, on another machine too.
+    on where it was stopped, on another machine too. Systems go side by side (--jobs), each at its
+    own pace, and one that fails stops no other; speed is measured last, when nothing else runs.
 
         scones paper run recipes/paper/de-en.toml results --store data/de-en \\
             --runs runs/paper --jobs 6
