@@ -70,7 +70,8 @@ def test_a_limit_of_memory_is_kept() -> None:
     limits = [length_limit(len(source) + 1, 1024) for source in sources]
     searcher = slot_searcher(model, output, torch.float32)
     expander = expander_for(model, torch.float32)
-    searcher.search([[5, 6]], SearchOptions("beam", 4))  # what libraries take for themselves
+    limited = SearchOptions("beam", 4, max_memory=gigabyte)
+    searcher.search([[5, 6]], limited)  # what libraries take for themselves
     torch.cuda.empty_cache()
     before = torch.cuda.memory_reserved(), torch.cuda.memory_allocated()
 
@@ -81,7 +82,7 @@ def test_a_limit_of_memory_is_kept() -> None:
         return [now - then for now, then in zip(most, before, strict=True)]
 
     torch.cuda.reset_peak_memory_stats()
-    first = searcher.search(sources, SearchOptions("beam", 4, max_memory=gigabyte))
+    first = searcher.search(sources, limited)
     beams = taken()
     options = ExactOptions(max_memory=gigabyte, max_seconds=10)
     found = list(exact_search(expander, output, sources, limits, first, options))
