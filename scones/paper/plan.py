@@ -76,7 +76,7 @@ class SpeedSettings:
     batch: int = 4
     """Sentences handed over at a time."""
     more_batches: list[int] = field(default_factory=list)
-    """Timed as well: what a beam costs depends on how busy the machine is without it."""
+    """Timed as well, to see whether what a beam costs depends on them."""
     beams: list[int] = field(default_factory=lambda: [1, 2, 4, 8])
     repeats: int = 5
     baseline: str = "softmax"
