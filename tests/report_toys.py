@@ -60,6 +60,13 @@ _NOISE = {
 }
 
 
+def make_toys(folder: Path) -> Path:
+    """Write results and data."""
+    make_results(folder / "results")
+    make_data(folder / "data")
+    return folder
+
+
 def make_data(folder: Path) -> Path:
     """Write a data folder with the references of all sets."""
     for direction in ("de-en", "en-de"):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from report_toys import make_data, make_results, write_lines
+from report_toys import make_toys, write_lines
 from running import Done
 
 from scones.paper.results import Results
@@ -16,10 +16,7 @@ from scones.paper.results import Results
 
 @pytest.fixture(scope="module")
 def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("paper")
-    make_results(folder / "results")
-    make_data(folder / "data")
-    return folder
+    return make_toys(tmp_path_factory.mktemp("paper"))
 
 
 @pytest.fixture(autouse=True)

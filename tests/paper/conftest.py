@@ -6,17 +6,14 @@ import shutil
 from pathlib import Path
 
 import pytest
-from report_toys import document, make_data, make_results
+from report_toys import document, make_toys
 
 from scones.paper.report.document import Document
 
 
 @pytest.fixture(scope="module")
 def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("report")
-    make_results(folder / "results")
-    make_data(folder / "data")
-    return folder
+    return make_toys(tmp_path_factory.mktemp("report"))
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ def table_4(study: Study, learned: Mapping[str, float] | None) -> Iterator[Table
 def _metric_table(study: Study, metric: str, name: str, better: str, test: str) -> Table:
     columns, layout = by_search(study, test)
 
-    def value(direction: DirectionStudy, run: RunResult | None, test: str, search: str) -> Cell:
+    def value(direction: DirectionStudy, run: RunResult, test: str, search: str) -> Cell:
         return direction.score(run, test, search, metric)
 
     return Table(
@@ -43,7 +43,7 @@ def _metric_table(study: Study, metric: str, name: str, better: str, test: str) 
 def _bleurt_table(study: Study, learned: Mapping[str, float]) -> Table:
     columns, layout = by_search(study, NEWS)
 
-    def value(direction: DirectionStudy, run: RunResult | None, test: str, search: str) -> Cell:
+    def value(direction: DirectionStudy, run: RunResult, test: str, search: str) -> Cell:
         cell = direction.score(run, test, search)
         if cell.origin is None:
             return cell

@@ -80,9 +80,9 @@ def _all_systems(study: Study, marks: Marks, test: str) -> Table | None:
         return None
     columns, layout = by_search(study, test)
 
-    def marked(direction: DirectionStudy, run: RunResult | None, test: str, search: str) -> Cell:
+    def marked(direction: DirectionStudy, run: RunResult, test: str, search: str) -> Cell:
         cell = direction.score(run, test, search)
-        if run is None or cell.origin is None:
+        if cell.origin is None:
             return cell
         mark = marks.mark(direction.name, run.name, test, search)
         return ours(

@@ -12,7 +12,7 @@ from scones.paper.report.study import SEARCHES, SOFTMAX, DirectionStudy, Study
 from scones.paper.results import RunResult
 
 Pick = Callable[[DirectionStudy], RunResult | None]
-Value = Callable[[DirectionStudy, RunResult | None, str, str], Cell]
+Value = Callable[[DirectionStudy, RunResult, str, str], Cell]
 """Shows a number of a run, given a test and a search."""
 
 
@@ -80,14 +80,14 @@ def score_row(
     system: str,
 ) -> Row:
     """Make a row with a number of a run, which recipes call `system`, in every column."""
-    cells = []
-    for search, direction in columns:
+
+    def cell(search: str, direction: DirectionStudy) -> Cell:
         run = pick(direction)
-        there = run is not None
-        cells.append(
-            value(direction, run, test, search) if there else direction.not_trained(system)
-        )
-    return Row(title, cells, system=system)
+        if run is None:
+            return direction.not_trained(system)
+        return value(direction, run, test, search)
+
+    return Row(title, [cell(*column) for column in columns], system=system)
 
 
 def paper_row(

@@ -160,9 +160,9 @@ def _curve(system: str, row: Json, value: Value, end: float | None) -> Curve:
     """Give the curve of a system; `end` is the place of exact search, None: without it."""
     places: list[float] = sorted(map(int, row["beams"]))
     found = [row["beams"][str(size)] for size in places]
-    ends_apart = end is not None and bool(row["exact"])
+    ends_apart = False
     if end is not None and row["exact"]:
-        places, found = [*places, end], [*found, row["exact"]]
+        places, found, ends_apart = [*places, end], [*found, row["exact"]], True
     numbers = [value(one) for one in found]
     values = [float("nan") if number is None else number for number in numbers]
     return Curve(system, label(row["output"]), places, values, ends_apart=ends_apart)
