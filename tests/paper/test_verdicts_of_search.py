@@ -104,6 +104,20 @@ def test_adequate_modes(made: Made, kept: tuple[float, float, float], outcome: s
     assert "SCONES (α = 1) was not searched exactly" in made.judge(MODES).numbers
 
 
+def test_a_line_says_how_many_directions_do_not_count(made: Made) -> None:
+    kept = {"scones-0.2": 0.9, "softmax": 0.5, "scones-1.0": 0.3}
+    rows = {one: searched(one, {4: 20.0}, 20.0 * share) for one, share in kept.items()}
+    for direction in ("de-en", "en-de", "lt-en"):
+        made.run(direction, "softmax", 20.0)
+        made.analysis(direction, rows)
+    del rows["scones-1.0"]
+    made.analysis("lt-en", rows)
+    assert made.judge(MODES).in_short == (
+        "exact search keeps of beam 4's BLEU, α = 0.2 alone 80% or more in 2 of 2 (1 not counted); "
+        "on average 90%, softmax 50%, α = 1 30%."
+    )
+
+
 @pytest.mark.parametrize(
     ("errors", "outcome"),
     [

@@ -184,7 +184,8 @@ def judged(
     count = f"{counted} {votes.count('for')} of {total}"
     numbers, line = f"{count}: {texts}.{aside}", ""
     if total > 1:
-        line = f"{count}{_means(findings, mean)}."
+        excluded = f" ({len(left_out)} not counted)" if left_out else ""
+        line = f"{count}{excluded}{_means(findings, mean)}."
     if votes.count("for") == total or (needed == "most" and most(votes.count("for"), total)):
         return Judgement("confirmed", numbers, line)
     opposite = most(votes.count("against"), total)
