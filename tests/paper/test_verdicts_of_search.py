@@ -101,7 +101,7 @@ def test_adequate_modes(made: Made, kept: tuple[float, float, float], outcome: s
     assert "only 99 of 200 modes of SCONES (α = 0.2) are proved" in found.numbers
     del rows["scones-1.0"]
     made.analysis("de-en", rows)
-    assert "SCONES (α = 1) was not searched exactly" in made.judge(MODES).numbers
+    assert "SCONES (α = 1) has no finished exact search" in made.judge(MODES).numbers
 
 
 def test_a_line_says_how_many_directions_do_not_count(made: Made) -> None:

@@ -48,7 +48,7 @@ def _modes(rows: Mapping[str, Json], system: str) -> _Modes | str:
     """Give what is known about the modes of a system, or why it does not count."""
     row = rows.get(system)
     if row is None or not row["exact"] or FIRST_BEAM not in row["beams"]:
-        return f"{label_by_name(system)} was not searched exactly"
+        return f"{label_by_name(system)} has no finished exact search"
     exact, beam = row["exact"], bleu(row["beams"][FIRST_BEAM])
     proved, sentences = exact["proved"], exact["outputs"]["searched"]
     if proved < PROVED * sentences:

@@ -97,7 +97,7 @@ def searched_cell(
     """Show a figure of a search; `found` is what a beam gave, or exact search."""
     number = None if found is None else value(found)
     if found is None or number is None:
-        return direction.missing(f"{system} was not searched so")
+        return direction.not_searched(system)
     return ours(shown.format(number), direction.searched_origin(system, found))
 
 
@@ -218,12 +218,7 @@ def _table_6(study: Study) -> Table:
 
 
 def _beam_or_exact(direction: DirectionStudy, system: str, search: str) -> Cell:
-    systems = direction.searched_systems
-    if not systems:
-        return direction.missing("not searched yet")
-    if system not in systems:
-        return direction.missing(f"{system} was not searched")
-    row = systems[system]
+    row = direction.searched_systems.get(system, {"exact": None, "beams": {}})
     found = row["exact"] if search == "exact" else row["beams"].get(FIRST_BEAM)
     return searched_cell(direction, system, found, bleu, "{:.1f}")
 

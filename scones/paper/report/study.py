@@ -112,6 +112,17 @@ class DirectionStudy:
         """Show that there is nothing to show of a run."""
         return self.missing("not trained yet" if run is None else f"{run.name}: not translated yet")
 
+    def not_searched(self, system: str) -> Cell:
+        """Show that there is no search of a system, or not the one that is asked for, and why."""
+        if not self.searched_systems:
+            return self.missing("not searched yet")
+        row = self.searched_systems.get(system)
+        if row is None:
+            return self.missing(f"{system}: {self.left_out.get(system, 'not searched')}")
+        if row["exact"] is None:
+            return self.missing(f"{system}: exact search is not finished")
+        return self.missing(f"{system}: not searched with this beam")
+
     def not_timed(self) -> Cell:
         """Show that there is no speed."""
         return self.missing(f"speed: {self.left_out.get('speed', 'not measured yet')}")

@@ -111,6 +111,6 @@ def _greedy_against_beam(direction: DirectionStudy) -> Cell:
 def _exact_against_beam(system: str, direction: DirectionStudy) -> Cell:
     row = direction.searched_systems.get(system)
     if row is None or not row["exact"] or FIRST_BEAM not in row["beams"]:
-        return direction.missing(f"{system} was not searched exactly")
+        return direction.not_searched(system)
     difference = (bleu(row["exact"]) or 0.0) - (bleu(row["beams"][FIRST_BEAM]) or 0.0)
     return ours(_signed(difference), direction.searched_origin(system, row["exact"]))

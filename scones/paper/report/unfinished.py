@@ -38,8 +38,7 @@ def _direction_rows(direction: DirectionStudy) -> Iterator[Row]:
     for system in _ordered(systems, theirs):
         exact = systems.get(system, {}).get("exact")
         if exact is None:
-            reason = f"{system} was not searched exactly" if systems else "not searched yet"
-            cells = [direction.missing(reason), nothing(), nothing()]
+            cells = [direction.not_searched(system), nothing(), nothing()]
         else:
             cells = _cells(exact, limits, direction.searched_origin(system, exact))
         name = f"{direction.name}, {label_by_name(system)}"
