@@ -54,7 +54,9 @@ def analyze(
     sentence_seconds: Annotated[
         float | None, typer.Option(help="Time of exact search, a sentence.")
     ] = None,
-    max_memory: Annotated[float | None, typer.Option(help="Gigabytes of exact search.")] = None,
+    max_memory: Annotated[
+        float | None, typer.Option(help="Gigabytes that exact search may take beside the model.")
+    ] = None,
     sentences: Annotated[
         int | None, typer.Option(help="Take only so many sentences, the first of the text.")
     ] = None,

@@ -76,7 +76,10 @@ def translate(
     max_seconds: Annotated[
         float | None, typer.Option(help="Time for each chunk of lines (exact, all).")
     ] = None,
-    max_memory: Annotated[float | None, typer.Option(help="Gigabytes to use (exact, all).")] = None,
+    max_memory: Annotated[
+        float | None,
+        typer.Option(help="Gigabytes that search may take beside the model (exact, all)."),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="A JSON object a line, tokens with probabilities.")
     ] = False,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from scones.paper.report import published
+from scones.paper.report.claims_of_quality import SMALL_CORPORA
 from scones.paper.report.judging import (
     Claim,
     Finding,
@@ -140,5 +141,6 @@ CURSE = Claim(
     "less than softmax, in most.",
     at(("figure 3", "figure-3"), ("figure 4", "figure-4")),
     _curse,
-    "Beams were tried on the first sentences of the test set, on which BLEU is less certain.",
+    "Beams were tried on the first sentences of the test set, on which BLEU is less certain. "
+    f"{SMALL_CORPORA}",
 )

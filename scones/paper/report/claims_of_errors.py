@@ -120,7 +120,7 @@ def _best_alpha(material: Material) -> Judgement:
     found = [_alpha_finding(material, direction) for direction in material.study.done]
     missing = "no direction has a chosen α, and search errors and exact search of two α yet"
     findings = [one for one in found if one is not None]
-    return judged(findings, "the best BLEU is at the larger α in", missing)
+    return judged(findings, "the best BLEU is at the larger α, beyond the noise, in", missing)
 
 
 def _alpha_finding(material: Material, direction: DirectionStudy) -> Finding | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from scones.paper.report.claims_of_quality import SMALL_CORPORA
 from scones.paper.report.judging import (
     SIGNIFICANT,
     Claim,
@@ -122,7 +123,7 @@ MODES = Claim(
     "count.",
     at(("table 6", "table-6"), ("figure 5", "figure-5"), ("table 7", "table-7")),
     _adequate,
-    LIMITED,
+    f"{LIMITED} {SMALL_CORPORA}",
 )
 AMBIGUITY = Claim(
     "At high synthetic ambiguity only α = 0.2 keeps adequate modes",

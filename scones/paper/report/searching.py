@@ -21,7 +21,7 @@ from scones.paper.report.document import (
 )
 from scones.paper.report.plots import Bar, Curve, bars, curves
 from scones.paper.report.study import DirectionStudy, Study, absent, label, label_by_name
-from scones.paper.report.unfinished import table_7
+from scones.paper.report.unfinished import ordered, table_7
 
 Json = dict[str, Any]
 Value = Callable[[Json], float | None]
@@ -189,18 +189,17 @@ def _by_beam(
 def _table_6(study: Study) -> Table:
     """Beam search and exact search, all systems, directions side by side."""
     directions = list(study.directions.values())
-    names: dict[str, str] = {}
+    names = {system: label_by_name(system) for system in published.SEARCHED["exact"]}
     for direction in directions:
         names |= {name: label(row["output"]) for name, row in direction.searched_systems.items()}
-    names = {system: label_by_name(system) for system in published.SEARCHED["exact"]} | names
     rows = []
-    for system, name in names.items():
+    for system in ordered(names):
         cells = [
             _beam_or_exact(direction, system, search)
             for search in ("beam4", "exact")
             for direction in directions
         ]
-        rows.append(Row(name, cells, system=system))
+        rows.append(Row(names[system], cells, system=system))
         if system in published.SEARCHED["exact"]:
             numbers = [published.SEARCHED[search][system] for search in ("beam4", "exact")]
             cells = [paper(row.get(one.name)) for row in numbers for one in directions]

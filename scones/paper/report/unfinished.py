@@ -35,7 +35,7 @@ def _direction_rows(direction: DirectionStudy) -> Iterator[Row]:
     systems = direction.searched_systems
     limits = (direction.analysis or {}).get("limits") or {}
     theirs = published.UNFINISHED.get(direction.name, {})
-    for system in _ordered(systems, theirs):
+    for system in ordered(systems, theirs):
         exact = systems.get(system, {}).get("exact")
         if exact is None:
             cells = [direction.not_searched(system), nothing(), nothing()]
@@ -54,7 +54,7 @@ def _synthetic_rows(study: Study) -> Iterator[Row]:
     for temperature in sorted(temperatures, key=float):
         theirs = published.UNFINISHED.get(f"synthetic-{temperature}", {})
         systems = found.get(temperature, {"systems": {}})["systems"]
-        for system in _ordered(systems, theirs):
+        for system in ordered(systems, theirs):
             if system in systems:
                 origin = study.synthetic_origin(temperature, system)
                 cells = _cells(systems[system]["exact"], limits, origin)
@@ -64,7 +64,7 @@ def _synthetic_rows(study: Study) -> Iterator[Row]:
             yield Row(name, [*cells, paper(theirs.get(system))], system=system)
 
 
-def _ordered(*systems: Mapping[str, object]) -> list[str]:
+def ordered(*systems: Mapping[str, object]) -> list[str]:
     """Give all systems, softmax first."""
     return sorted(
         {name for some in systems for name in some}, key=lambda one: (one != SOFTMAX, one)
