@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -27,27 +28,63 @@ def new_folder(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
     target = Path(target)
     if target.exists() and not overwrite:
         raise SconesError(f"{target} exists already; choose another name or pass --overwrite.")
-    made = [parent for parent in target.parents if not parent.exists()]
-    target.parent.mkdir(parents=True, exist_ok=True)
     hidden = target.parent / f".{target.name}.writing-{os.getpid()}"
-    shutil.rmtree(hidden, ignore_errors=True)
-    hidden.mkdir()
     old = target.parent / f".{target.name}.old-{os.getpid()}"
+    with _made(target.parent):
+        shutil.rmtree(hidden, ignore_errors=True)
+        hidden.mkdir()
+        try:
+            yield hidden
+            sync_folder(hidden)
+            if target.exists():
+                target.rename(old)
+            hidden.rename(target)
+            _sync_entry(target.parent)
+        finally:
+            if old.exists() and not target.exists():
+                old.rename(target)
+            for leftover in (hidden, old):
+                shutil.rmtree(leftover, ignore_errors=True)
+
+
+@contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """Make a folder and its parents; those in which nothing was put are removed in the end."""
+    made = [place for place in (folder, *folder.parents) if not place.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
     try:
-        yield hidden
-        sync_folder(hidden)
-        if target.exists():
-            target.rename(old)
-        hidden.rename(target)
-        _sync_entry(target.parent)
+        yield
     finally:
-        if old.exists() and not target.exists():
-            old.rename(target)
-        for leftover in (hidden, old):
-            shutil.rmtree(leftover, ignore_errors=True)
-        with suppress(OSError):  # stops at the first that is not empty, when all went well
-            for parent in made:
-                parent.rmdir()
+        with suppress(OSError):  # stops at the first that is not empty
+            for place in made:
+                place.rmdir()
+
+
+@contextmanager
+def sole_use(folder: Path) -> Iterator[None]:
+    """Keep other processes from a folder to write to, which is made; refuse one that is in use.
+
+    The system frees the folder when a process ends, however it ends.
+    """
+    with _made(folder):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            _lock(handle, folder)
+            yield
+        finally:
+            os.close(handle)
+
+
+def _lock(handle: int, folder: Path) -> None:
+    """Lock an open folder until it is closed."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise SconesError(
+            f"Another process is writing to {folder}; wait for it, or choose another folder."
+        ) from None
+    except OSError:  # a file system without locks
+        return
 
 
 def write_file(path: Path, content: bytes | str) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from scones.errors import SconesError
-from scones.files import new_folder, read_json, write_file, write_json, write_tensors
+from scones.files import new_folder, read_json, sole_use, write_file, write_json, write_tensors
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -151,3 +154,40 @@ def test_others_may_read_a_tensor_file_as_any_other(tmp_path: Path) -> None:
     write_file(tmp_path / "text", "one")
     modes = {path.stat().st_mode for path in tmp_path.iterdir()}
     assert len(modes) == 1
+
+
+def test_a_folder_is_of_one_process_until_that_ends(tmp_path: Path) -> None:
+    holding = "import sys, pathlib, scones.files as files\n" + (
+        "with files.sole_use(pathlib.Path(sys.argv[1])): print('held', flush=True); input()"
+    )
+    command = [sys.executable, "-c", holding, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        refusal = pytest.raises(SconesError, match=r"Another process is writing to .*; wait for it")
+        with refusal, sole_use(tmp_path):
+            pass
+        other.kill()
+        other.wait()
+        with sole_use(tmp_path):
+            pass
+
+
+def test_a_folder_is_free_and_gone_after_a_failure(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="a reason"), sole_use(tmp_path / "new" / "out"):
+        raise ValueError("a reason")
+    assert contents(tmp_path) == {}
+    with sole_use(tmp_path / "new" / "out"):
+        (tmp_path / "new" / "out" / "a").write_text("kept")
+    assert contents(tmp_path / "new") == {"out": "/", "out/a": "kept"}
+
+
+def test_a_file_system_without_locks_is_used_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", fail)
+    with sole_use(tmp_path), sole_use(tmp_path):
+        pass

@@ -18,6 +18,7 @@ import torch
 from scones.errors import SconesError
 from scones.evaluation.analysis import BeamRun, ExactOutput, Output, analyze
 from scones.evaluation.metrics import check_references
+from scones.files import sole_use
 from scones.hardware import choose_device
 from scones.model.folder import read_model_config
 from scones.paper.comparison import facts
@@ -65,6 +66,10 @@ class Analyzer:
             raise SconesError(f"{self.folder} is a file; give a folder to write to.")
         for name, folder in self.models.items():  # a refusal comes before hours of work, not after
             self._system(name, folder).check()
+        with sole_use(self.folder):
+            return self._figures()
+
+    def _figures(self) -> dict[str, Any]:
         return {
             **facts(self.models, self.device),
             "source_digest": texts_digest(self.sources),

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Generator
-from contextlib import closing, nullcontext
+from contextlib import ExitStack, closing, nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from scones.errors import SconesError
+from scones.files import sole_use
 from scones.hardware import choose_precision, matrix_rate
 from scones.model.folder import ModelFolder, read_model_config
 from scones.model.transformer import Transformer
@@ -60,9 +61,16 @@ def train(
                 "The processes were given different data or options; give all the same."
             )
         model = new_model(experiment, store)
-        processes.from_first(lambda: _begin(folder, experiment, store, model))
-        place = folder / "training" if processes.is_first else None
-        with Journal(place, experiment.train.tensorboard, quiet) as journal:
+        place = folder / "training"
+        with ExitStack() as held:
+
+            def begin() -> None:
+                _begin(folder, experiment, store, model)
+                held.enter_context(sole_use(place))
+
+            processes.from_first(begin)
+            kept = place if processes.is_first else None
+            journal = held.enter_context(Journal(kept, experiment.train.tensorboard, quiet))
             return _Run(experiment, store, folder, journal, model, processes).go()
 
 

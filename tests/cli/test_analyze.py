@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 from running import Done, contents
 
+from scones.files import sole_use
 from scones.translator import ExactTranslations, Translator, load
 
 Scones = Callable[..., Done]
@@ -217,6 +218,14 @@ def test_searches_of_another_kind_are_not_mixed(
 ) -> None:
     scones(*words)
     refused(*words, *change, said=said)
+
+
+def test_a_folder_that_another_process_searches_in_is_refused(
+    words: list[object], tmp_path: Path, refused: Refused
+) -> None:
+    (tmp_path / "out").mkdir()
+    with sole_use(tmp_path / "out"):
+        refused(*words, said="Another process is writing to")
 
 
 def test_searches_of_another_model_are_not_mixed(

@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from tiny_run import checkpoint, events, small_model, weights
 
 from scones.errors import SconesError
+from scones.files import sole_use
 from scones.model.folder import ModelFolder
 from scones.outputs.scones import Scones
 from scones.outputs.softmax import Softmax
@@ -168,6 +169,14 @@ def test_a_changed_option_is_named(options, output, named, run_training, tmp_pat
         run_training(tmp_path / "run", {"max_steps": 2, **options}, output=output)
     after = weights(tmp_path / "run" / "last")
     assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_a_run_that_another_process_trains_is_refused(run_training, tmp_path: Path) -> None:
+    run_training(tmp_path / "run", {"max_steps": 1})
+    refusal = pytest.raises(SconesError, match="Another process is writing to")
+    with sole_use(tmp_path / "run" / "training"), refusal:
+        run_training(tmp_path / "run", {"max_steps": 2})
+    run_training(tmp_path / "run", {"max_steps": 2})
 
 
 def test_another_store_is_another_run(
