@@ -141,7 +141,7 @@ def _rules() -> Table:
         "The rules of the verdicts",
         "“Most” is more than half of the directions that were measured. What is neither confirmed "
         "nor the opposite is not confirmed.",
-        ["", "rule", "what differs from the paper's setting"],
+        ["", "rule", "what differs from the paper's setting and might explain a difference"],
         rows,
         notes=[NOISE_RULE],
     )
