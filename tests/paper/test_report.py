@@ -101,6 +101,20 @@ def test_what_was_not_run_says_so_and_why(whole: Document) -> None:
     assert "tatoeba" not in dict(table(found, "seeds-de-en").groups)
 
 
+def test_an_exact_search_that_did_not_end_says_so(toys: Path, tmp_path: Path) -> None:
+    shutil.copytree(toys / "results", tmp_path / "results")
+    direction = Results(tmp_path / "results").direction("de-en")
+    analysis = direction.analysis
+    assert analysis is not None
+    analysis["systems"]["scones-0.2"]["exact"] = None
+    direction.write_json("analysis", analysis)
+    found = document(tmp_path / "results")
+    for key in ("summary", "table-6", "table-7", "figure-3-de-en"):
+        assert "de-en: scones-0.2: exact search is not finished" in table(found, key).reasons, key
+    cells = row(table(found, "figure-3-de-en"), "SCONES (α = 0.2)").cells
+    assert [cell.kind for cell in cells[-2:]] == ["ours", "missing"]
+
+
 def test_without_results_of_search_there_is_a_place_for_them(toys: Path, tmp_path: Path) -> None:
     (tmp_path / "en-de").mkdir()
     shutil.copy(toys / "results" / "en-de" / "softmax.json", tmp_path / "en-de")

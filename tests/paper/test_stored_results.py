@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from scones.evaluation.significance import mark
 from scones.paper.results import Direction, Results, RunResult, choose
 
 ROOT = Path(__file__).parents[2]
@@ -38,9 +39,10 @@ def test_the_readme_says_what_was_found(search: str, shown: str) -> None:
         softmax, run = direction.run("softmax"), chosen_run(direction)
         assert softmax is not None
         baselines.append(f"{softmax.score('newstest2019', search):.1f}")
-        scores.append(f"{run.score('newstest2019', search):.1f}")
+        test = direction.read_json("significance")["newstest2019"][search][run.name]
+        scores.append(f"{run.score('newstest2019', search):.1f}{mark(test['p'])}")
     assert readme_row(f"softmax, {shown}") == baselines
-    assert [one.strip("†‡") for one in readme_row(f"SCONES, {shown}")] == scores
+    assert readme_row(f"SCONES, {shown}") == scores
 
 
 def test_the_readme_says_what_was_chosen_and_trained_on() -> None:
@@ -92,22 +94,24 @@ def test_translations_are_whole_and_those_that_were_scored() -> None:
 
 
 def test_what_was_trained_again_gave_the_same_weights_and_translations() -> None:
-    """One sentence in a thousand may differ, as one of lt-en does."""
-    names = []
+    differing = {}
     for again in RESULTS.retrained.directions():
         first = RESULTS.direction(again.name)
         for run in again.runs():
-            names.append(f"{again.name} {run.name}")
             stored = first.run(run.name)
             assert stored is not None
             assert run.model_digest == stored.model_digest
-            for test in run.tests.values():
-                for search in test.searches.values():
-                    pairs = zip(
-                        again.hypotheses(search.file), first.hypotheses(search.file), strict=True
-                    )
-                    assert sum(one != other for one, other in pairs) <= test.sentences // 1000
-    assert sorted(names) == ["de-en scones-1.0", "lt-en softmax"]
+            files = [one.file for test in run.tests.values() for one in test.searches.values()]
+            for file in files:
+                pairs = zip(again.hypotheses(file), first.hypotheses(file), strict=True)
+                differing[f"{again.name} {file}"] = sum(one != other for one, other in pairs)
+    assert {name: count for name, count in differing.items() if count} == {
+        "lt-en softmax.newstest2019.beam4.txt.xz": 1  # one of 12,000; docs/results/README.md
+    }
+    assert {name.split(".newstest")[0] for name in differing if "newstest2019" in name} == {
+        "de-en scones-1.0",
+        "lt-en softmax",
+    }
 
 
 def test_no_place_of_another_machine_is_told() -> None:
