@@ -59,7 +59,6 @@ def data_of(report: dict[str, Any]) -> dict[str, dict[str, Any]]:
         data[f"{source.parent.name}/{source.name.partition('.')[0]}"] = {
             "pairs read": corpus["pairs_read"],
             "trained on": corpus["pairs_kept"],
-            "times": corpus["times"],
             "licence": LICENCES[source.parent.name],
         }
     return data
