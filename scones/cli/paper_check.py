@@ -46,14 +46,14 @@ def check(
         if not as_json:
             verdict = "the same" if one.same else "DIFFERENT"
             typer.echo(
-                f"{one.cell.direction.name}, {one.cell.title}: stored {one.cell.stored:.4f}, "
+                f"{one.cell.direction.place}, {one.cell.title}: stored {one.cell.stored:.4f}, "
                 f"again {one.again:.4f}, {verdict} ({one.cell.path})"
             )
     wrong = [one for one in found if not one.same]
     if as_json:
         rows = [
             {
-                "direction": one.cell.direction.name,
+                "direction": one.cell.direction.place,
                 "cell": one.cell.title,
                 "file": str(one.cell.path),
                 "stored": one.cell.stored,
@@ -68,7 +68,7 @@ def check(
     if wrong:
         typer.echo(
             f"scones: {len(wrong)} of {len(found)} BLEU cells are not what their translations "
-            f"give, the first is {wrong[0].cell.direction.name}, {wrong[0].cell.title}.",
+            f"give, the first is {wrong[0].cell.direction.place}, {wrong[0].cell.title}.",
             err=True,
         )
         raise typer.Exit(1)

@@ -52,6 +52,9 @@ def run(
     last: Annotated[str, choice("--until", values=_STAGES, help="The stage to end with.")] = (
         "speed"
     ),
+    skip_search: Annotated[
+        bool, typer.Option("--skip-search", help="Leave the searches out: come to speed at once.")
+    ] = False,
     again: Annotated[
         bool, typer.Option("--again", help="Train also what has results but no model in FOLDER.")
     ] = False,
@@ -90,6 +93,7 @@ def run(
         jobs,
         device,
         last,  # type: ignore[arg-type]
+        skip_search,
         say=lambda text: typer.echo(text, err=True),
     )
     experiments.run()

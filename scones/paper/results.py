@@ -29,6 +29,8 @@ from scones.text.reading import read_texts
 
 Json = dict[str, Any]
 
+RETRAINED, LONGER = "retrained", "longer"
+"""Folders of results apart: of second trainings, and of those with more steps than a recipe has."""
 _NOT_RUNS = ("corpora", "chosen", "analysis", "speed", "significance", "left_out")
 """Names of other JSON files beside those of the runs."""
 
@@ -249,10 +251,9 @@ class Results:
         """Give a direction, which may have no results yet."""
         return Direction(self.folder / name)
 
-    @property
-    def retrained(self) -> Results:
-        """The results of systems that were trained a second time."""
-        return Results(self.folder / "retrained")
+    def apart(self, name: str) -> Results:
+        """Give results that are not of the recipes themselves: RETRAINED or LONGER."""
+        return Results(self.folder / name)
 
     @property
     def synthetic(self) -> Json | None:

@@ -62,6 +62,8 @@ class Experiments:
     device: str = "auto"
     last: Stage = "speed"
     """The stage to end with."""
+    skip_search: bool = False
+    """Leave the searches out, whatever the last stage."""
     say: Callable[[str], None] = lambda text: None
     """Told whenever something begins or ends."""
 
@@ -103,6 +105,8 @@ class Experiments:
         return self.jobs == 1 or len(self.wanted) == 1
 
     def _reaches(self, stage: Stage) -> bool:
+        if stage == "search" and self.skip_search:
+            return False
         return STAGES.index(stage) <= STAGES.index(self.last)
 
     @cached_property

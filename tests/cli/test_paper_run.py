@@ -221,6 +221,19 @@ def test_speed_can_be_left_for_a_quiet_time(
     assert Results(results).direction("de-en").speed is not None
 
 
+def test_speed_can_be_had_without_the_searches(
+    words: list[str], results: Path, scones: Scones
+) -> None:
+    for name in ("speed", "analysis"):
+        (results / "de-en" / f"{name}.json").unlink()
+    done = scones(*words[:3], results, *words[4:], "--skip-search")
+    assert done.code == 0, done
+    assert "search" not in done.err
+    direction = Results(results).direction("de-en")
+    assert direction.speed is not None
+    assert direction.analysis is None
+
+
 def test_results_hold_no_data_and_no_place_of_it(place: Path, results: Path) -> None:
     sources = (place / "data" / "news" / "test.de").read_text().splitlines()
     for path in results.rglob("*.json"):

@@ -15,8 +15,10 @@ from report_toys import FIRST, document, row, table
 from scones.paper.report import published, writing
 from scones.paper.report.document import Document
 from scones.paper.report.published import DIRECTIONS, Published
-from scones.paper.report.study import NEWS
-from scones.paper.results import Results
+from scones.paper.report.references import References
+from scones.paper.report.significance import find_marks
+from scones.paper.report.study import NEWS, Study
+from scones.paper.results import LONGER, RETRAINED, Results
 
 
 def test_every_number_of_ours_has_its_origin(whole: Document) -> None:
@@ -158,7 +160,7 @@ def test_what_was_trained_again_stands_beside_the_first(copy: Path) -> None:
     stored = Results(copy).direction("de-en").run("softmax")
     assert stored is not None
     news = {NEWS: stored.tests[NEWS]}
-    again = Results(copy).retrained.direction("de-en")
+    again = Results(copy).apart(RETRAINED).direction("de-en")
     again.write_run(dataclasses.replace(stored, tests=news))
     (found,) = table(document(copy), "retrained").rows
     assert found.label == f"de-en, softmax: {NEWS}"
@@ -172,6 +174,45 @@ def test_what_was_trained_again_stands_beside_the_first(copy: Path) -> None:
     again.write_run(dataclasses.replace(stored, tests=news, model_digest="another"))
     (found,) = table(document(copy), "retrained").rows
     assert found.cells[-1].text == "others"
+
+
+def test_what_was_trained_longer_stands_beside_the_recipe(copy: Path) -> None:
+    stored = Results(copy).direction("de-en")
+    longer = Results(copy).apart(LONGER).direction("de-en")
+    softmax = stored.run("softmax")
+    assert softmax is not None
+    for name in ("softmax", "scones-0.5"):  # both with the translations of softmax
+        run = stored.run(name)
+        assert run is not None
+        training = {**run.training, "steps": 30_000}
+        longer.write_run(dataclasses.replace(run, training=training, tests=softmax.tests))
+    for path in stored.folder.glob("softmax.*.txt.xz"):
+        shutil.copy(path, longer.folder)
+    marks = find_marks(Study(Results(copy)), References(copy.parent / "data"))
+    whole = document(copy, marks)
+    found = table(whole, "longer-de-en")
+    assert "12,346 steps" in found.caption
+    assert "30,000" in found.caption
+    assert {line.label for line in found.rows[:-1]} == {"Softmax", "SCONES (α = 0.5)"}
+    recipe, more = row(found, "SCONES (α = 0.5)").cells[:2]
+    assert recipe.text == f"{stored.run('scones-0.5').score(NEWS, 'greedy'):.1f}‡"  # type: ignore[union-attr]
+    assert more.text == f"{softmax.score(NEWS, 'greedy'):.1f}"
+    assert more.origin
+    assert more.origin.file == f"longer/de-en/softmax.{NEWS}.greedy.txt.xz"
+    gains = [cell.text for cell in found.rows[-1].cells]
+    assert found.rows[-1].label == "Gain of tuned SCONES (α 0.5, longer 0.5), %"
+    assert set(gains[1::2]) == {"+0.0"}
+    assert gains[0] == row(table(whole, f"table-3-{NEWS}"), "Gain of tuned SCONES, %").cells[0].text
+    assert ("de-en trained longer", "longer-de-en") in table(whole, "claims").rows[0].cells[
+        -1
+    ].links
+    trained = [line.label for line in table(whole, "every-training").rows]
+    assert "longer/de-en, softmax" in trained
+
+
+def test_a_recipe_that_was_not_trained_longer_has_no_such_table(whole: Document) -> None:
+    assert not [one.key for one in whole.tables() if one.key.startswith("longer")]
+    assert table(whole, "claims").rows[0].cells[-1].links == (("table 3", f"table-3-{NEWS}"),)
 
 
 def test_speed_up_is_split_into_beam_and_output_layer(whole: Document) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import statistics
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from scones.evaluation.significance import mark
-from scones.paper.results import Direction, Results, RunResult, choose
+from scones.paper.results import LONGER, RETRAINED, Direction, Results, RunResult, choose
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Results(ROOT / "docs" / "results" / "paper")
@@ -85,8 +86,32 @@ def test_the_readme_says_what_seeds_gave(name: str, system: str, said: str) -> N
     assert said in README
 
 
+def test_the_readme_says_what_more_steps_gave() -> None:
+    apart = RESULTS.apart(LONGER)
+    said = {}
+    for name, systems in {"fi-en": ["scones-1.0"], "lt-en": ["scones-0.7", "scones-0.2"]}.items():
+        tests = apart.direction(name).read_json("significance")["newstest2019"]
+        for system in ("softmax", *systems):
+            run = apart.direction(name).run(system)
+            assert run is not None
+            assert run.training["steps"] == 12_000
+            said[name, system] = ", ".join(
+                f"{run.score('newstest2019', search):.1f}"
+                + (mark(tests[search][system]["p"]) if system != "softmax" else "")
+                for search in ("greedy", "beam4")
+            )
+    known = " ".join(README.split())
+    assert f"{said['fi-en', 'softmax']} and {said['fi-en', 'scones-1.0']} in fi-en" in known
+    assert f"{said['lt-en', 'softmax']} and {said['lt-en', 'scones-0.7']} in lt-en" in known
+    assert f"would then choose 0.2: {said['lt-en', 'scones-0.2']})" in known
+    choice = choose(apart.direction("lt-en").runs())
+    assert choice is not None
+    assert choice.alpha == 0.2
+
+
 def test_translations_are_whole_and_those_that_were_scored() -> None:
-    for direction in RESULTS.directions():
+    apart = [RESULTS.apart(name).directions() for name in (RETRAINED, LONGER)]
+    for direction in chain(RESULTS.directions(), *apart):
         for run in direction.runs():
             for test in run.tests.values():
                 for search in test.searches.values():
@@ -95,7 +120,7 @@ def test_translations_are_whole_and_those_that_were_scored() -> None:
 
 def test_what_was_trained_again_gave_the_same_weights_and_translations() -> None:
     differing = {}
-    for again in RESULTS.retrained.directions():
+    for again in RESULTS.apart(RETRAINED).directions():
         first = RESULTS.direction(again.name)
         for run in again.runs():
             stored = first.run(run.name)

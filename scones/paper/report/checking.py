@@ -53,7 +53,7 @@ def bleu_cells(study: Study) -> list[BleuCell]:
     """Give all BLEU cells whose translations are kept."""
     return [
         cell
-        for direction in study.done
+        for direction in study.stored
         for cell in (*_translated(direction), *_searched(direction), *_timed(direction))
     ]
 

@@ -118,7 +118,7 @@ class Material:
         deviation = self.deviation(test)
         borrowed = None if deviation is None else math.sqrt(2) * deviation
         about = self.marks.known.get(
-            (direction.name, first.run.name, test, comparison(first, second))
+            (direction.place, first.run.name, test, comparison(first, second))
         )
         if about is not None:
             beyond = about["p"] < SIGNIFICANT

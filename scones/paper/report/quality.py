@@ -68,10 +68,20 @@ def gain(
     ours_, theirs = run.score(test, search), baseline.score(test, search)
     if ours_ is None or not theirs:
         return direction.not_translated(run)
-    mark = marks.mark(direction.name, run.name, test, search)
+    mark = marks.mark(direction.place, run.name, test, search)
     text = f"{100 * (ours_ / theirs - 1):+.1f}{mark}".replace("-", MINUS)
-    about = marks.about(direction.name, run.name, test, search)
+    about = marks.about(direction.place, run.name, test, search)
     return ours(text, direction.origin(run, test, search), about, strong=True)
+
+
+def marked(marks: Marks, direction: DirectionStudy, run: RunResult, test: str, search: str) -> Cell:
+    """Show BLEU with the mark of its test against softmax."""
+    cell = direction.score(run, test, search)
+    if cell.origin is None:
+        return cell
+    mark = marks.mark(direction.place, run.name, test, search)
+    about = marks.about(direction.place, run.name, test, search)
+    return ours(cell.text + mark, cell.origin, about)
 
 
 def _all_systems(study: Study, marks: Marks, test: str) -> Table | None:
@@ -80,17 +90,8 @@ def _all_systems(study: Study, marks: Marks, test: str) -> Table | None:
         return None
     columns, layout = by_search(study, test)
 
-    def marked(direction: DirectionStudy, run: RunResult, test: str, search: str) -> Cell:
-        cell = direction.score(run, test, search)
-        if cell.origin is None:
-            return cell
-        mark = marks.mark(direction.name, run.name, test, search)
-        return ours(
-            cell.text + mark, cell.origin, marks.about(direction.name, run.name, test, search)
-        )
-
     rows = [
-        score_row(name, columns, test, partial(_system, system), marked, system)
+        score_row(name, columns, test, partial(_system, system), partial(marked, marks), system)
         for system, name in systems.items()
     ]
     return Table(
@@ -134,11 +135,7 @@ def _seed_rows(
 ) -> Iterator[Row]:
     runs = direction.seeds(system)
     for run in runs:
-        cells = []
-        for test, search in columns:
-            cell = direction.score(run, test, search)
-            mark = marks.mark(direction.name, run.name, test, search)
-            cells.append(cell if cell.origin is None else ours(cell.text + mark, cell.origin))
+        cells = [marked(marks, direction, run, test, search) for test, search in columns]
         yield Row(f"{system}, seed {run.seed}", cells, system=system)
     yield Row(
         f"{system}, mean of {len(runs)}",

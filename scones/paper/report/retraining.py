@@ -1,11 +1,13 @@
-"""Models that were trained a second time from their recipe, beside the first ones."""
+"""Models that were trained a second time from their recipe, or with more steps than it has."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 
 from scones.paper.report.document import Cell, Origin, Row, Table, missing, ours
-from scones.paper.report.study import SEARCHES, DirectionStudy, Study
+from scones.paper.report.quality import gain, marked
+from scones.paper.report.significance import Marks
+from scones.paper.report.study import SEARCHES, TESTS, DirectionStudy, Study, label
 from scones.paper.results import RunResult
 
 
@@ -39,12 +41,9 @@ def _rows(stored: DirectionStudy, again: DirectionStudy, run: RunResult) -> list
             [
                 cell
                 for search in SEARCHES
-                for cell in (
-                    stored.score(first, test, search),
-                    _marked(again.score(run, test, search)),
-                )
+                for cell in (stored.score(first, test, search), again.score(run, test, search))
             ]
-            + [_weights(first, run, _again(again.run_origin(run)))],
+            + [_weights(first, run, again.run_origin(run))],
             system=run.system,
         )
         for test in run.tests
@@ -58,16 +57,60 @@ def _weights(first: RunResult | None, run: RunResult, origin: Origin) -> Cell:
     return ours("the same, bit by bit" if same else "others", origin)
 
 
-def _marked(cell: Cell) -> Cell:
-    return cell if cell.origin is None else replace(cell, origin=_again(cell.origin))
+def trained_longer(study: Study, marks: Marks) -> Iterator[Table]:
+    """Give a table for every direction that was also trained with more steps."""
+    for longer in study.longer:
+        yield _longer_table(study.directions[longer.name], longer, marks)
 
 
-def _again(origin: Origin) -> Origin:
-    """Tell the second run's numbers from the first one's, whose names they share."""
-    return replace(
-        origin,
-        key=f"again.{origin.key}",
-        title=f"{origin.title}, trained again",
-        file=f"retrained/{origin.file}",
-        made_from=None if origin.made_from is None else _again(origin.made_from),
+def longer_tables(study: Study) -> list[tuple[str, str]]:
+    """Give texts and keys of these tables."""
+    return [(f"{one.name} trained longer", _longer_key(one)) for one in study.longer]
+
+
+def _longer_key(longer: DirectionStudy) -> str:
+    return f"longer-{longer.name}"
+
+
+def _longer_table(stored: DirectionStudy, longer: DirectionStudy, marks: Marks) -> Table:
+    tests = [test for test in TESTS if any(test in run.tests for run in longer.runs.values())]
+    columns = [
+        (direction, test, search)
+        for test in tests
+        for search in SEARCHES
+        for direction in (stored, longer)
+    ]
+
+    def score(system: str, direction: DirectionStudy, test: str, search: str) -> Cell:
+        run = direction.systems.get(system)
+        if run is None:
+            return direction.not_trained(system)
+        return marked(marks, direction, run, test, search)
+
+    rows = [
+        Row(label(run.output), [score(system, *column) for column in columns], system=system)
+        for system, run in longer.systems.items()
+    ]
+    gains = [gain(marks, one, one.tuned, test, search) for one, test, search in columns]
+    tuned = f"{_alpha(stored)}, longer {_alpha(longer)}"
+    rows.append(Row(f"Gain of tuned SCONES (α {tuned}), %", gains))
+    return Table(
+        _longer_key(longer),
+        f"Trained longer, {longer.name}",
+        f"BLEU after {_steps(stored.systems.values())} steps, as everywhere else, and after "
+        f"{_steps(longer.systems.values())}, the recipe otherwise the same. Tuned: of the systems "
+        "in either, the α that is best on the development set. Marks: differs from softmax of as "
+        "many steps with the same search.",
+        ["", *["stored", "longer"] * (len(columns) // 2)],
+        rows,
+        [(f"{test}, {SEARCHES[search].lower()}", 2) for test in tests for search in SEARCHES],
     )
+
+
+def _alpha(direction: DirectionStudy) -> str:
+    return "none" if direction.choice is None else f"{direction.choice.alpha:g}"
+
+
+def _steps(runs: Iterable[RunResult]) -> str:
+    found = sorted({run.training["steps"] for run in runs})
+    return " or ".join(f"{steps:,}" for steps in found)

@@ -9,8 +9,9 @@ from typing import Any
 from scones.model.config import ModelConfig, ModelOptions
 from scones.paper.report import published
 from scones.paper.report.document import Cell, Row, Section, Table, nothing, ours, paper
-from scones.paper.report.retraining import retrained
+from scones.paper.report.retraining import retrained, trained_longer
 from scones.paper.report.rows import softmax
+from scones.paper.report.significance import Marks
 from scones.paper.report.study import DirectionStudy, Study
 from scones.paper.results import RunResult
 
@@ -102,15 +103,16 @@ def _vocabulary(direction: DirectionStudy) -> Cell:
     return ours(f"{corpora['vocabulary']:,}, joint", direction.file_origin("corpora", corpora))
 
 
-def trainings(study: Study) -> Section:
+def trainings(study: Study, marks: Marks) -> Section:
     """Make the section that lists every training."""
-    return Section("trainings", "Trainings", (), [_trainings(study), retrained(study)])
+    blocks = [*trained_longer(study, marks), _trainings(study), retrained(study)]
+    return Section("trainings", "Trainings", (), blocks)
 
 
 def _trainings(study: Study) -> Table:
     """Steps, minutes and tokens of every run."""
     rows = []
-    for direction in study.done:
+    for direction in (*study.done, *study.longer):
         for run in direction.runs.values():
             origin = direction.run_origin(run)
             training = run.training
@@ -122,7 +124,7 @@ def _trainings(study: Study) -> Table:
                 _count(training.get("parameters"), origin),
                 ours(run.device, origin),
             ]
-            rows.append(Row(f"{direction.name}, {run.name}", cells, system=run.system))
+            rows.append(Row(f"{direction.place}, {run.name}", cells, system=run.system))
     return Table(
         "every-training",
         "Every training",

@@ -27,7 +27,7 @@ SAME = 1e-4
 
 Json = dict[str, Any]
 Key = tuple[str, ...]
-"""Direction, run, test, and what `comparison` names."""
+"""The place of the direction, run, test, and what `comparison` names."""
 
 
 class Side(NamedTuple):
@@ -79,7 +79,7 @@ class Marks:
 def find_marks(study: Study, references: References) -> Marks:
     """Read the tests that were made before, and make those that are missing, if it can be done."""
     marks = Marks()
-    for direction in study.done:
+    for direction in (*study.done, *study.longer):
         stored = direction.direction.read_json(FILE) or {}
         made = 0
         for test in TESTS:
@@ -96,7 +96,7 @@ def find_marks(study: Study, references: References) -> Marks:
                         kept[side.run.name] = found[side.run.name]
                     made += 1
                 for side in sides[1:]:
-                    key = direction.name, side.run.name, test, comparison(side, sides[0])
+                    key = direction.place, side.run.name, test, comparison(side, sides[0])
                     marks.known[key] = found[side.run.name]
         if made:
             direction.direction.write_json(FILE, stored)

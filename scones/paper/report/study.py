@@ -14,7 +14,16 @@ from typing import Any
 from scones.errors import SconesError
 from scones.paper.report.document import Cell, Origin, missing, ours
 from scones.paper.report.published import DIRECTIONS
-from scones.paper.results import Choice, Direction, Results, RunResult, SearchResult, choose
+from scones.paper.results import (
+    LONGER,
+    RETRAINED,
+    Choice,
+    Direction,
+    Results,
+    RunResult,
+    SearchResult,
+    choose,
+)
 
 Json = dict[str, Any]
 
@@ -38,11 +47,18 @@ class DirectionStudy:
     """One direction: its runs, its choice of α, its searches and its speed."""
 
     direction: Direction
+    apart: str = ""
+    """The folder of results that are not of the recipe itself, such as "longer"."""
 
     @property
     def name(self) -> str:
         """Such as "de-en"."""
         return self.direction.name
+
+    @property
+    def place(self) -> str:
+        """Where it lies in the results folder, which no other has."""
+        return f"{self.apart}/{self.name}" if self.apart else self.name
 
     @cached_property
     def runs(self) -> dict[str, RunResult]:
@@ -142,15 +158,15 @@ class DirectionStudy:
         found = run.search(test, search)
         assert found is not None
         return Origin(
-            _key(self.name, run.name, test, search),
-            f"{self.name}, {run.name}: {test}, {search}",
+            _key(self.place, run.name, test, search),
+            f"{self.place}, {run.name}: {test}, {search}",
             _search_facts(found)
             | {
                 "sentences": f"{result.sentences:,}",
                 "source digest": result.source_digest,
                 "reference digest": result.reference_digest,
             },
-            f"{self.name}/{found.file}",
+            f"{self.place}/{found.file}",
             self.run_origin(run),
         )
 
@@ -165,17 +181,17 @@ class DirectionStudy:
             "device": run.device,
             "versions": ", ".join(f"{name} {version}" for name, version in run.versions.items()),
         }
-        title = f"{self.name}, {run.name}: the model"
-        return Origin(_key(self.name, run.name), title, facts, f"{self.name}/{run.name}.json")
+        title = f"{self.place}, {run.name}: the model"
+        return Origin(_key(self.place, run.name), title, facts, f"{self.place}/{run.name}.json")
 
     def file_origin(self, kind: str, value: Json, facts: Mapping[str, Any] | None = None) -> Origin:
         """Say where the figures of a file such as corpora.json come from."""
         return _file_origin(
-            _key(self.name, kind),
-            f"{self.name}: {kind}",
+            _key(self.place, kind),
+            f"{self.place}: {kind}",
             value,
             facts or {},
-            f"{self.name}/{kind}.json",
+            f"{self.place}/{kind}.json",
         )
 
     def searched_origin(self, system: str, found: Mapping[str, Any]) -> Origin:
@@ -195,10 +211,10 @@ class DirectionStudy:
         file = str(found.get("file") or "analysis.json")
         run = self.runs.get(system)
         return Origin(
-            _key(self.name, "analysis", system, file.removesuffix(".txt.xz")),
-            f"{self.name}, {system}: analysis of search",
+            _key(self.place, "analysis", system, file.removesuffix(".txt.xz")),
+            f"{self.place}, {system}: analysis of search",
             _known(facts),
-            f"{self.name}/{file}",
+            f"{self.place}/{file}",
             None if run is None else self.run_origin(run),
         )
 
@@ -213,7 +229,7 @@ class Study:
     def directions(self) -> dict[str, DirectionStudy]:
         """By name: the paper's order, others behind."""
         found = [direction.name for direction in self.results.directions()]
-        found += [direction.name for direction in self.results.retrained.directions()]
+        found += [direction.name for direction in (*self.retrained, *self.longer)]
         names = dict.fromkeys([*DIRECTIONS, *found])
         return {name: DirectionStudy(self.results.direction(name)) for name in names}
 
@@ -225,7 +241,21 @@ class Study:
     @cached_property
     def retrained(self) -> list[DirectionStudy]:
         """Systems that were trained a second time, by direction."""
-        return [DirectionStudy(direction) for direction in self.results.retrained.directions()]
+        return self._apart(RETRAINED)
+
+    @cached_property
+    def longer(self) -> list[DirectionStudy]:
+        """Systems that were trained with more steps than their recipe has, by direction."""
+        return self._apart(LONGER)
+
+    @property
+    def stored(self) -> list[DirectionStudy]:
+        """All that there are runs of."""
+        return [*self.done, *self.retrained, *self.longer]
+
+    def _apart(self, name: str) -> list[DirectionStudy]:
+        found = self.results.apart(name).directions()
+        return [DirectionStudy(direction, name) for direction in found]
 
     @cached_property
     def synthetic(self) -> Json | None:

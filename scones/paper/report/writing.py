@@ -86,7 +86,7 @@ def make_document(
             speed(study),
             searching(study),
             synthetic(study),
-            trainings(study),
+            trainings(study, marks),
         ],
         results,
     )
