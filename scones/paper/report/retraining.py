@@ -73,13 +73,7 @@ def _longer_key(longer: DirectionStudy) -> str:
 
 
 def _longer_table(stored: DirectionStudy, longer: DirectionStudy, marks: Marks) -> Table:
-    tests = [test for test in TESTS if any(test in run.tests for run in longer.runs.values())]
-    columns = [
-        (direction, test, search)
-        for test in tests
-        for search in SEARCHES
-        for direction in (stored, longer)
-    ]
+    columns = [(search, direction) for search in SEARCHES for direction in (stored, longer)]
 
     def score(system: str, direction: DirectionStudy, test: str, search: str) -> Cell:
         run = direction.systems.get(system)
@@ -87,23 +81,25 @@ def _longer_table(stored: DirectionStudy, longer: DirectionStudy, marks: Marks) 
             return direction.not_trained(system)
         return marked(marks, direction, run, test, search)
 
-    rows = [
-        Row(label(run.output), [score(system, *column) for column in columns], system=system)
-        for system, run in longer.systems.items()
-    ]
-    gains = [gain(marks, one, one.tuned, test, search) for one, test, search in columns]
-    tuned = f"{_alpha(stored)}, longer {_alpha(longer)}"
-    rows.append(Row(f"Gain of tuned SCONES (α {tuned}), %", gains))
+    rows = []
+    for test in TESTS:
+        if not any(test in run.tests for run in longer.runs.values()):
+            continue
+        for system, run in longer.systems.items():
+            scores = [score(system, direction, test, search) for search, direction in columns]
+            rows.append(Row(f"{test}: {label(run.output)}", scores, system=system))
+        gains = [gain(marks, one, one.tuned, test, search) for search, one in columns]
+        rows.append(Row(f"{test}: gain of tuned SCONES, %", gains))
     return Table(
         _longer_key(longer),
         f"Trained longer, {longer.name}",
         f"BLEU after {_steps(stored.systems.values())} steps, as everywhere else, and after "
         f"{_steps(longer.systems.values())}, the recipe otherwise the same. Tuned: of the systems "
-        "in either, the α that is best on the development set. Marks: differs from softmax of as "
-        "many steps with the same search.",
-        ["", *["stored", "longer"] * (len(columns) // 2)],
+        f"in either, the α that is best on the development set, {_alpha(stored)} and longer "
+        f"{_alpha(longer)}. Marks: differs from softmax of as many steps with the same search.",
+        ["", *["stored", "longer"] * len(SEARCHES)],
         rows,
-        [(f"{test}, {SEARCHES[search].lower()}", 2) for test in tests for search in SEARCHES],
+        [(title, 2) for title in SEARCHES.values()],
     )
 
 
