@@ -193,7 +193,7 @@ def test_what_was_trained_longer_stands_beside_the_recipe(copy: Path) -> None:
     found = table(whole, "longer-de-en")
     assert "12,346 steps" in found.caption
     assert "30,000" in found.caption
-    assert "0.5 and longer 0.5" in found.caption
+    assert "α = 0.5; longer α = 0.5 (no other was trained)" in found.caption
     assert [line.label.split(": ")[1] for line in found.rows[:3]] == [
         "Softmax",
         "SCONES (α = 0.5)",

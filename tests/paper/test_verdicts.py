@@ -71,7 +71,7 @@ def test_numbers_stand_in_the_line(as_published: Callable[[bool], Made]) -> None
     assert "greedy: better in 6 of 6 (de-en +1.1‡, en-de +0.4, fi-en +0.7†," in gains
     assert gains.endswith("Of the 12 differences, 9 are gains and 0 losses beyond the noise.")
     assert "at least 0 in 4 of 6: de-en +0.3" in made.judge(GREEDY_FOR_BEAM).numbers
-    assert "lt-en +6.6 % (2,000,000 pairs)" in made.judge(LESS_DATA).numbers
+    assert "lt ↔ en +6.6 % (2,000,000 pairs)" in made.judge(LESS_DATA).numbers
     assert "in 9 of 12: de-en +1.1‡ and +0.2 (greedy)" in made.judge(SECOND_METRIC).numbers
 
 
@@ -146,7 +146,7 @@ def test_more_data_must_gain_less_by_more_than_the_noise(made: Made) -> None:
         made.run(direction, "scones-0.5", 10.0 + gain)
     found = made.judge(LESS_DATA)
     assert found.outcome == "confirmed"
-    assert found.numbers.endswith("lt-en +14.0 % (998 pairs) (noise not known).")
+    assert found.numbers.endswith("lt ↔ en +14.0 % (998 pairs) (noise not known).")
     for seed in (2, 3):
         made.run("lt-en", "softmax", 10.0 + 0.3 * (2 * seed - 5), seed=seed)
     assert made.judge(LESS_DATA).outcome == "not confirmed"

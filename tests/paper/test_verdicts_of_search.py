@@ -188,9 +188,12 @@ def test_synthetic_languages(
         one: {"relative": share, "exact": {"unproved": 0.1}, "p": p}
         for one, share in zip(alphas, kept, strict=True)
     }
-    verdict = judge({"0.7": {"systems": systems}}, alphas)
-    write_json(made.folder / "synthetic.json", {"systems": alphas, "verdict": verdict})
+    lower = {one: {**row, "relative": 0.75} for one, row in systems.items()}
+    rows = {"0.7": {"systems": systems}, "0.1": {"systems": lower}}
+    result = {"systems": alphas, "temperatures": rows, "verdict": judge(rows, alphas)}
+    write_json(made.folder / "synthetic.json", result)
     found = made.judge(AMBIGUITY)
     assert found.outcome == outcome
     if outcome != "not measured":
-        assert f"SCONES (α = 0.2) {kept[2]:.0%} (90% proved)" in found.numbers
+        assert f"SCONES (α = 0.2) {kept[2]:.0%} (90.0% proved)" in found.line
+        assert "γ = 0.1: Softmax 75% (90.0% proved)" in found.numbers

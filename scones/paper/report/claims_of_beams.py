@@ -141,6 +141,7 @@ CURSE = Claim(
     "less than softmax, in most.",
     at(("figure 3", "figure-3"), ("figure 4", "figure-4")),
     _curse,
-    "Beams were tried on the first sentences of the test set, on which BLEU is less certain. "
+    "Beams were tried on the first sentences of the test set, on which BLEU is less certain, and "
+    "the widest is not the same in all directions. "
     f"{SMALL_CORPORA}",
 )

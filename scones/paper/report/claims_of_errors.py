@@ -17,7 +17,6 @@ from scones.paper.report.judging import (
     Says,
     at,
     judged,
-    signed,
 )
 from scones.paper.report.searching import bleu
 from scones.paper.report.significance import Side
@@ -27,7 +26,8 @@ Json = dict[str, Any]
 
 PROVED_ALONE = (
     "Search errors can be seen only where the mode is proved, and a small α leaves more sentences "
-    "unproved, most of them long."
+    "unproved, most of them long: of all sentences the shares would be larger. How wide the "
+    "widest beam is differs by direction."
 )
 
 
@@ -136,6 +136,8 @@ def _alpha_finding(material: Material, direction: DirectionStudy) -> Finding | N
     truest = max(alphas, key=lambda one: (exact[one], alphas[one]))
     others = [alphas[fewest], alphas[truest]]
     leads = _leads(material, direction, dict.fromkeys((fewest, truest)))
+    if leads is None:
+        return None
     says: Says = "open"
     if all(lead.says == "for" for lead in leads.values()):
         if choice.alpha > max(others):
@@ -146,15 +148,17 @@ def _alpha_finding(material: Material, direction: DirectionStudy) -> Finding | N
         f"{direction.name} best BLEU on {choice.dev} at α = {choice.alpha:g}, fewest search errors "
         f"at {others[0]:g}, best BLEU of exact search at {others[1]:g}"
     )
-    ahead = [f"{signed(lead.value)} over {alphas[one]:g}" for one, lead in leads.items()]
-    known = all(lead.beyond_noise is not None for lead in leads.values())
-    return Finding(says, f"{text} ({', '.join(ahead)}{'' if known else ', noise not known'})")
+    ahead = [f"{lead.shown} over {alphas[one]:g}" for one, lead in leads.items()]
+    return Finding(says, f"{text} ({', '.join(ahead)})")
 
 
 def _leads(
     material: Material, direction: DirectionStudy, others: Iterable[str]
-) -> dict[str, Difference]:
-    """Give by how much the chosen α is ahead of others on the development set."""
+) -> dict[str, Difference] | None:
+    """Give by how much the chosen α is ahead of others on the development set.
+
+    None where that is not known of one of them.
+    """
     run, choice = direction.tuned, direction.choice
     assert run is not None
     assert choice is not None
@@ -162,8 +166,9 @@ def _leads(
     for one in others:
         sides = Side(run, "greedy"), Side(direction.systems[one], "greedy")
         lead = material.compare(direction, *sides, choice.dev)
-        if lead is not None:
-            found[one] = lead
+        if lead is None:
+            return None
+        found[one] = lead
     return found
 
 

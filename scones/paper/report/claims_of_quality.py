@@ -91,8 +91,8 @@ class _Pair:
     name: str
     sentences: int
     gains: list[float] = field(default_factory=list)
-    errors: dict[str, float | None] = field(default_factory=dict)
-    """By direction: searches of one model share its noise."""
+    errors: dict[str, list[float | None]] = field(default_factory=dict)
+    """By direction, of every search: searches of one model share its noise."""
 
     @property
     def gain(self) -> float:
@@ -102,8 +102,13 @@ class _Pair:
     @property
     def error(self) -> float | None:
         """The standard error of the mean."""
-        known = [error for error in self.errors.values() if error is not None]
-        return math.hypot(*known) / len(known) if len(known) == len(self.errors) else None
+        means = []
+        for errors in self.errors.values():
+            known = [error for error in errors if error is not None]
+            if len(known) < len(errors):
+                return None
+            means.append(statistics.fmean(known))
+        return math.hypot(*means) / len(means)
 
     def gains_less_than(self, other: _Pair) -> Says:
         """Say whether another language pair gains more, beyond the noise where it is known."""
@@ -123,17 +128,16 @@ def _pairs(material: Material) -> list[_Pair]:
     pairs: dict[frozenset[str], _Pair] = {}
     for search in SEARCHES:
         for direction, found in _differences(material, search):
-            baseline, corpora = softmax(direction), direction.corpora
-            score = None if baseline is None else baseline.score(NEWS, search)
-            if not score or corpora is None:
+            corpora = direction.corpora
+            if not found.base or corpora is None:
                 continue
             languages = sorted(direction.name.split("-"), key="en".__eq__)
             pair = pairs.setdefault(
-                frozenset(languages), _Pair("-".join(languages), int(corpora["pairs_kept"]))
+                frozenset(languages), _Pair(" ↔ ".join(languages), int(corpora["pairs_kept"]))
             )
-            pair.gains.append(100 * found.value / score)
-            error = None if found.error is None else 100 * found.error / score
-            pair.errors[direction.name] = error
+            pair.gains.append(100 * found.value / found.base)
+            error = None if found.error is None else 100 * found.error / found.base
+            pair.errors.setdefault(direction.name, []).append(error)
     return sorted(pairs.values(), key=lambda pair: -pair.sentences)
 
 
@@ -173,11 +177,13 @@ def _smoothing(material: Material) -> Judgement:
             found = material.compare(direction, Side(run, search), Side(twin, search), NEWS)
             if found is not None:
                 says: Says = "against" if found.says == "for" else "for"
-                text = f"{found.text} ({SHORT[search]}, α = {run.alpha:g})"
-                findings.append(Finding(says, text, (found.value,)))
+                after = found.base + found.value
+                text = f"{found.text} to {after:.1f} ({SHORT[search]}, α = {run.alpha:g})"
+                findings.append(Finding(says, text, (found.base, after)))
     missing = "no direction has SCONES with and without label smoothing at the same α yet"
+    counted = "BLEU with minus without it, not a gain in"
     return judged(
-        findings, "BLEU with minus without it, not a gain in", missing, "all", mean=signed
+        findings, counted, missing, "all", mean=lambda base, after: f"{base:.1f} → {after:.1f}"
     )
 
 
@@ -204,7 +210,7 @@ def _second_metric(material: Material) -> Judgement:
             text = f"{found.text} and {signed(other)} ({SHORT[search]})"
             values = found.value, other
             findings.append(Finding("open" if found.says == "open" else says, text, values))
-    counted = f"SCONES minus softmax, BLEU and {name}, of one sign and beyond the noise in"
+    counted = f"SCONES minus softmax, BLEU and {name}, of one sign, BLEU beyond the noise, in"
     return judged(
         findings, counted, NOTHING, mean=lambda bleu, other: f"{signed(bleu)} and {signed(other)}"
     )

@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from scones.evaluation.significance import mark
@@ -22,9 +23,11 @@ NOISE_RULE = (
     f"What counts as noise: where both systems have {MIN_SEEDS} seeds or more, differences are "
     f"those of their means, and ± is {STANDARD_ERRORS:g} standard errors over the seeds; a "
     "difference that is not larger takes no side. Elsewhere a paired bootstrap test decides "
-    f"(† p < .05, ‡ p < .01, none: within the noise); where none is stored, "
+    f"(† p < .05, ‡ p < .01, none: within the noise; the p-value is sacreBLEU's, which counts only "
+    "how often a difference as large arises by chance, in effect one-sided); where none is stored, "
     f"{STANDARD_ERRORS:g} standard errors by the largest deviation that seeds of any direction "
-    "show on the same set. Where that is not known either, the sign counts, and the line says so."
+    "show on the set of that name. Where that is not known either, the sign counts, and the line "
+    "says so."
 )
 
 Outcome = Literal["confirmed", "not confirmed", "opposite", "not measured"]
@@ -78,12 +81,21 @@ class Claim:
 class Difference:
     """Two scores compared."""
 
+    direction: str
     value: float
+    base: float
+    """The second score."""
     beyond_noise: bool | None
     """None: the noise is not known."""
     error: float | None
     """Standard error over seeds, those of another direction where there are none."""
-    text: str
+    shown: str
+    """The value with its noise or the mark of its test, such as "+1.2‡"."""
+
+    @property
+    def text(self) -> str:
+        """Such as "de-en +1.2‡"."""
+        return f"{self.direction} {self.shown}"
 
     @property
     def says(self) -> Says:
@@ -106,15 +118,17 @@ class Material:
         self, direction: DirectionStudy, first: Side, second: Side, test: str
     ) -> Difference | None:
         """Give BLEU of the first minus that of the second; None where one is not known."""
-        value = difference(direction, first, second, test)
-        if value is None:
+        scores = _scores(direction, first, second, test)
+        if scores is None:
             return None
-        text = f"{direction.name} {signed(value)}"
+        base, value = scores[1], scores[0] - scores[1]
+        shown = signed(value)
+        found = partial(Difference, direction.name, value, base)
         groups = [_seeds(direction, side, test) for side in (first, second)]
         if min(map(len, groups)) >= MIN_SEEDS:
             error = math.hypot(*(statistics.stdev(one) / math.sqrt(len(one)) for one in groups))
             noise = STANDARD_ERRORS * error
-            return Difference(value, abs(value) > noise, error, f"{text} ± {noise:.1f}")
+            return found(abs(value) > noise, error, f"{shown} ± {noise:.1f}")
         deviation = self.deviation(test)
         borrowed = None if deviation is None else math.sqrt(2) * deviation
         about = self.marks.known.get(
@@ -122,10 +136,10 @@ class Material:
         )
         if about is not None:
             beyond = about["p"] < SIGNIFICANT
-            return Difference(value, beyond, borrowed, text + mark(about["p"]))
+            return found(beyond, borrowed, shown + mark(about["p"]))
         if borrowed is not None:
-            return Difference(value, abs(value) > STANDARD_ERRORS * borrowed, borrowed, text)
-        return Difference(value, None, None, f"{text} (noise not known)")
+            return found(abs(value) > STANDARD_ERRORS * borrowed, borrowed, shown)
+        return found(None, None, f"{shown} (noise not known)")
 
     def deviation(self, test: str) -> float | None:
         """Give the largest standard deviation of BLEU over seeds, of all systems and searches."""
@@ -144,11 +158,19 @@ def difference(
     direction: DirectionStudy, first: Side, second: Side, test: str, metric: str = "bleu"
 ) -> float | None:
     """Give the difference of two scores, of the means where both sides have enough seeds."""
+    scores = _scores(direction, first, second, test, metric)
+    return None if scores is None else scores[0] - scores[1]
+
+
+def _scores(
+    direction: DirectionStudy, first: Side, second: Side, test: str, metric: str = "bleu"
+) -> tuple[float, float] | None:
+    """Give both scores, the means of seeds where both sides have enough of them."""
     groups = [_seeds(direction, side, test, metric) for side in (first, second)]
     if min(map(len, groups)) >= MIN_SEEDS:
-        return statistics.fmean(groups[0]) - statistics.fmean(groups[1])
-    scores = [side.run.score(test, side.search, metric) for side in (first, second)]
-    return None if scores[0] is None or scores[1] is None else scores[0] - scores[1]
+        return statistics.fmean(groups[0]), statistics.fmean(groups[1])
+    one, other = (side.run.score(test, side.search, metric) for side in (first, second))
+    return None if one is None or other is None else (one, other)
 
 
 def _seeds(direction: DirectionStudy, side: Side, test: str, metric: str = "bleu") -> list[float]:

@@ -42,7 +42,8 @@ def _table(table: Table, heading: str) -> Iterator[str]:
     groups = [name for name, span in table.groups for _ in range(span)]
     heads = list(table.heads)
     if groups:
-        heads[1:] = [f"{group}: {head}" for group, head in zip(groups, heads[1:], strict=True)]
+        named = zip(groups, heads[1:], strict=True)
+        heads[1:] = [f"{group}: {head}" if group else head for group, head in named]
     rows = [[_label(row.label, row.kind), *map(_cell, row.cells)] for row in table.rows]
     words = all(cell.kind == "text" for row in table.rows for cell in row.cells)
     yield from (*table_lines(heads, rows, words), "")

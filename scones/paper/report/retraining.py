@@ -93,10 +93,10 @@ def _longer_table(stored: DirectionStudy, longer: DirectionStudy, marks: Marks) 
     return Table(
         _longer_key(longer),
         f"Trained longer, {longer.name}",
-        f"BLEU after {_steps(stored.systems.values())} steps, as everywhere else, and after "
-        f"{_steps(longer.systems.values())}, the recipe otherwise the same. Tuned: of the systems "
-        f"in either, the α that is best on the development set, {_alpha(stored)} and longer "
-        f"{_alpha(longer)}. Marks: differs from softmax of as many steps with the same search.",
+        f"BLEU after {_steps(stored.systems.values())} steps, as in the other tables, and "
+        f"after {_steps(longer.systems.values())}, the recipe otherwise the same. Tuned: the best "
+        f"on the development set, {_alpha(stored)}; longer {_alpha(longer)}. Marks: differs from "
+        "softmax of as many steps with the same search.",
         ["", *["stored", "longer"] * len(SEARCHES)],
         rows,
         [(title, 2) for title in SEARCHES.values()],
@@ -104,7 +104,10 @@ def _longer_table(stored: DirectionStudy, longer: DirectionStudy, marks: Marks) 
 
 
 def _alpha(direction: DirectionStudy) -> str:
-    return "none" if direction.choice is None else f"{direction.choice.alpha:g}"
+    if direction.choice is None:
+        return "none"
+    only = " (no other was trained)" if len(direction.choice.bleu) == 1 else ""
+    return f"α = {direction.choice.alpha:g}{only}"
 
 
 def _steps(runs: Iterable[RunResult]) -> str:

@@ -44,8 +44,8 @@ def searching(study: Study) -> Section:
         [
             "Larger beams find translations that the model believes to be better. Whether they "
             "are better is what figures 3 to 7 show; the last point, exact search, is the most "
-            "probable translation of all. Figures 3, 4, 5 and 7 of the paper give no numbers to "
-            "stand beside ours.",
+            "probable translation of all. Figures 3 to 7 of the paper give no numbers to stand "
+            "beside ours.",
             *limits,
         ],
         [
@@ -250,7 +250,7 @@ def _figure_5(searched: Mapping[str, DirectionStudy]) -> Figure:
         tables.append(Table(f"figure-5-{name}", name, "Exact search.", heads, table_rows))
     return _figure(
         "5",
-        "BLEU and length ratio of the most probable translation, by system.",
+        "BLEU and length ratio of the most probable translation, or of the best found, by system.",
         bars(panels, ""),
         tables,
         searched,
@@ -282,7 +282,8 @@ def _figure_6(searched: Mapping[str, DirectionStudy]) -> Figure:
         tables.append(Table(f"figure-6-{name}", name, "Mean ± deviation.", heads, rows))
     return _figure(
         "6",
-        "Log-probabilities of the most probable translation (full) and of the empty one (hatched): "
+        "Log-probabilities of the most probable translation, or of the best found (full), and of "
+        "the empty one (hatched): "
         "mean and standard deviation over the sentences.",
         bars(panels, "log-probability"),
         tables,

@@ -128,7 +128,8 @@ def _trainings(study: Study) -> Table:
     return Table(
         "every-training",
         "Every training",
-        "How long every model was trained. The paper trained until convergence, "
+        "How long the models of these tables were trained; further trainings are those of the "
+        "synthetic languages and second ones. The paper trained until convergence, "
         f"{published.STEPS.text} steps.",
         ["", "seed", "steps", "target tokens seen", "minutes", "parameters", "device"],
         rows,

@@ -1,7 +1,8 @@
 """Bootstrap tests, kept beside the results: every system against softmax with the same search.
 
-Two more are made on the paper's test set, for its claims: SCONES with greedy search against softmax
-with beam search, and SCONES with label smoothing against the same α without.
+Three more are made for the paper's claims: on its test set, SCONES with greedy search against
+softmax with beam search, and SCONES with label smoothing against the same α without; on the
+development set, the chosen α against every other.
 
 They need references, which results do not hold. So they are computed once, where references are,
 and kept as DIRECTION/significance.json with the digests of the translations that they are about; a
@@ -82,22 +83,21 @@ def find_marks(study: Study, references: References) -> Marks:
     for direction in (*study.done, *study.longer):
         stored = direction.direction.read_json(FILE) or {}
         made = 0
-        for test in TESTS:
-            for sides in _contests(direction, test):
-                found = _stored(stored, direction, test, sides)
-                if found is None:
-                    texts = _references(references, direction, test, sides[0].run, marks)
-                    if texts is None:
-                        continue
-                    found = _compute(direction, texts, test, sides)
-                    for side in sides[1:]:
-                        name = comparison(side, sides[0])
-                        kept = stored.setdefault(test, {}).setdefault(name, {})
-                        kept[side.run.name] = found[side.run.name]
-                    made += 1
+        for test, sides in _contests(direction):
+            found = _stored(stored, direction, test, sides)
+            if found is None:
+                texts = _references(references, direction, test, sides[0].run, marks)
+                if texts is None:
+                    continue
+                found = _compute(direction, texts, test, sides)
                 for side in sides[1:]:
-                    key = direction.place, side.run.name, test, comparison(side, sides[0])
-                    marks.known[key] = found[side.run.name]
+                    name = comparison(side, sides[0])
+                    kept = stored.setdefault(test, {}).setdefault(name, {})
+                    kept[side.run.name] = found[side.run.name]
+                made += 1
+            for side in sides[1:]:
+                key = direction.place, side.run.name, test, comparison(side, sides[0])
+                marks.known[key] = found[side.run.name]
         if made:
             direction.direction.write_json(FILE, stored)
     return marks
@@ -114,8 +114,20 @@ def _references(
         return None
 
 
-def _contests(direction: DirectionStudy, test: str) -> Iterator[list[Side]]:
-    """Give what is compared, runs of one seed each time, the baseline first."""
+def _contests(direction: DirectionStudy) -> Iterator[tuple[str, list[Side]]]:
+    """Give what is compared on which set, the baseline first."""
+    for test in TESTS:
+        yield from ((test, sides) for sides in _contests_on(direction, test))
+    if direction.choice is not None and direction.tuned is not None:
+        dev, chosen = direction.choice.dev, Side(direction.tuned, "greedy")
+        for run in direction.systems.values():
+            other = run.alpha is not None and not run.label_smoothing and run is not chosen.run
+            if other and run.search(dev, "greedy"):
+                yield dev, [Side(run, "greedy"), chosen]
+
+
+def _contests_on(direction: DirectionStudy, test: str) -> Iterator[list[Side]]:
+    """Give what is compared on a test set, runs of one seed each time."""
     for seed in dict.fromkeys(run.seed for run in direction.runs.values()):
         runs = {run.system: run for run in direction.runs.values() if run.seed == seed}
         baseline = runs.get(SOFTMAX)

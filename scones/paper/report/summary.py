@@ -28,9 +28,9 @@ def summary(study: Study, marks: Marks) -> Table:
     return Table(
         "summary",
         "The paper's findings in numbers, and ours",
-        f"BLEU on {NEWS}. The paper's training sets are much larger (table 2), so that not the "
-        "scores but the differences can be compared. Those of exact search are, for us, of the "
-        "first sentences of the set (table 6).",
+        f"BLEU on {NEWS}, the recipe's first seed. The paper's training sets are much larger "
+        "(table 2), so that not the scores but the differences can be compared. Those of exact "
+        "search are, for us, of the first sentences of the set (table 6).",
         ["", *study.directions],
         rows,
     )

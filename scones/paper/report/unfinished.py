@@ -19,7 +19,8 @@ def table_7(study: Study) -> Table:
         "table-7",
         "Table 7",
         "Sentences whose most probable translation was not proved within the limit of exact "
-        "search. The paper lists only runs that had such sentences: a dash there is none.",
+        "search. The paper lists only runs that had such sentences: a dash there means none, or "
+        "that it has no such run.",
         [
             "",
             "unfinished",
