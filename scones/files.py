@@ -61,24 +61,25 @@ def _made(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def sole_use(folder: Path) -> Iterator[None]:
-    """Keep other processes from a folder to write to, which is made; refuse one that is in use.
+def sole_use(folder: Path, *, wait: bool = False) -> Iterator[None]:
+    """Keep other processes from a folder to write to, which is made.
 
-    The system frees the folder when a process ends, however it ends.
+    One that is in use is refused, or waited for. The system frees the folder when a process ends,
+    however it ends.
     """
     with _made(folder):
         handle = os.open(folder, os.O_RDONLY)
         try:
-            _lock(handle, folder)
+            _lock(handle, folder, wait)
             yield
         finally:
             os.close(handle)
 
 
-def _lock(handle: int, folder: Path) -> None:
+def _lock(handle: int, folder: Path, wait: bool) -> None:
     """Lock an open folder until it is closed."""
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         raise SconesError(
             f"Another process is writing to {folder}; wait for it, or choose another folder."

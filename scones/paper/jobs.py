@@ -41,11 +41,15 @@ class Job:
     made_with: Mapping[str, Any] | None
     """What decides the outcome, as JSON knows it; no paths, so that folders can be moved. None: the
     outcome itself shows whether it was done, and only jobs that were not are made."""
+    makes: Path | None = None
+    """What it leaves; where that was removed, the job is not done."""
 
     @property
     def is_done(self) -> bool:
         """Whether the very same was done already."""
         if self.made_with is None or not self._marker.exists():
+            return False
+        if self.makes is not None and not self.makes.exists():
             return False
         return bool(read_json(self._marker) == self.made_with)
 
@@ -91,8 +95,12 @@ def run_all(chains: Sequence[Iterable[Job]], at_once: int, say: Callable[[str], 
         try:
             while waiting or running:
                 while waiting and len(running) < at_once:
-                    if begun := _begin(waiting.popleft(), environment, say):
-                        running.append(begun)
+                    try:
+                        if begun := _begin(waiting.popleft(), environment, say):
+                            running.append(begun)
+                    except SconesError as failure:
+                        say(str(failure))
+                        failures.append(failure)
                 time.sleep(_PAUSE)
                 for one in [*running]:
                     if (code := one.process.poll()) is not None:

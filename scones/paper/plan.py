@@ -22,6 +22,7 @@ from typing import Any, Literal
 from scones.errors import SconesError
 from scones.model.config import ModelOptions
 from scones.outputs import output_layer
+from scones.paper.digests import texts_digest
 from scones.paper.results import run_name
 from scones.recipes import entries, from_entries, from_section, load_recipe
 from scones.text.reading import read_aligned
@@ -48,6 +49,11 @@ class EvaluationSet:
         both = [one for one in (sentences, self.sentences) if one is not None]
         first = min(both, default=None)
         return sources[:first], references[:first]
+
+    def digests(self) -> tuple[str, str]:
+        """Tell its text from others: sources and references."""
+        sources, references = self.read()
+        return texts_digest(sources), texts_digest(references)
 
 
 @dataclass(frozen=True)
@@ -162,11 +168,25 @@ class Plan:
                 )
         for settings in (self.search, self.speed):
             if settings is not None:
+                self._check_numbers(settings)
                 self._check_set(settings)
         if self.search is not None:
             self.check_systems(self.search.systems)
         if self.speed is not None:
             self.check_systems([self.speed.baseline])
+
+    def _check_numbers(self, settings: SearchSettings | SpeedSettings) -> None:
+        """Refuse what would fail after all trainings."""
+        section = "search" if isinstance(settings, SearchSettings) else "speed"
+        for name, value in vars(settings).items():
+            values = value if isinstance(value, list) else [value]
+            for one in values:
+                if isinstance(one, (int, float)) and not one > 0:
+                    raise SconesError(
+                        f"{self.recipe} [{section}]: {name} must be above 0, not {one}."
+                    )
+        if not settings.beams:
+            raise SconesError(f"{self.recipe} [{section}] names no beams.")
 
     def _check_set(self, settings: SearchSettings | SpeedSettings) -> None:
         """Refuse a set that is not there, or that is too short."""
@@ -219,6 +239,12 @@ class Plan:
         self.check_systems([system])
         seed = self.first_seed if seed is None else seed
         return Run(system, seed, run_name(system, seed, self.first_seed))
+
+    def without_place(self, command: str) -> str:
+        """Say a command without telling where on this machine the data is."""
+        if self.data is None:
+            return command
+        return command.replace(f"{self.data}/", "").replace(str(self.data), "…")
 
     def shown(self, path: Path) -> str:
         """Name a file without saying where on this machine the data is."""

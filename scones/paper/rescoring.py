@@ -73,8 +73,8 @@ def _score(_: None, task: _Task) -> SearchResult:
 
 def _keep(direction: Direction, task: _Task, found: SearchResult) -> None:
     run = direction.run(task.run)
-    if run is None:  # removed in the meantime
-        return
+    if run is None or run.search(task.test, task.search) != task.result:
+        return  # removed, or translated by another model, in the meantime
     test = run.tests[task.test]
     test = replace(test, searches={**test.searches, task.search: found})
     direction.write_run(replace(run, tests={**run.tests, task.test: test}))

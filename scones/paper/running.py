@@ -14,20 +14,20 @@ of their own. Speed comes last: it is measured when nothing else is running.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
 from scones.errors import SconesError
+from scones.paper.agreement import made_from, origin_of
 from scones.paper.digests import model_digest
 from scones.paper.jobs import Job, run_all
 from scones.paper.plan import Plan, Run
 from scones.paper.results import Direction, Json, Results, choose
 from scones.paper.searching import Searching
-from scones.paper.speed import measure_speed
+from scones.paper.speed import is_timed, measure_speed
 from scones.paper.translating import Translating, is_complete
 from scones.text.store import TokenStore
 
@@ -74,8 +74,7 @@ class Experiments:
         chains = [self._jobs_of(run) for run in self.wanted]
         try:
             if self._is_alone:
-                for job in chain.from_iterable(chains):
-                    run_all([[job]], 1, self.say)
+                self._one_by_one(chains)
             else:
                 run_all(chains, self.jobs, self.say)
         finally:
@@ -83,6 +82,18 @@ class Experiments:
                 self.direction.write_json("chosen", chosen.to_json())
         if self._reaches("speed"):
             self._measure_speed()
+
+    def _one_by_one(self, chains: Iterable[Iterable[Job]]) -> None:
+        """Run jobs without a process for translations; a chain that breaks ends alone."""
+        failures = []
+        for jobs in chains:
+            try:
+                for job in jobs:
+                    run_all([[job]], 1, self.say)
+            except SconesError as failure:
+                failures.append(failure)
+        if failures:
+            raise failures[0]
 
     def _jobs_of(self, run: Run) -> Iterator[Job]:
         """Give what is to be done for a run, one after another."""
@@ -135,8 +146,31 @@ class Experiments:
             test.read()
         if self._unfinished or self.again:
             self.plan.check_store(self._opened_store)
-        if self._searching is not None:
+        if self._unfinished and not self.again:
+            self._check_agreement()
+        if self._searching is not None and self._reaches("search"):
             self._searching.check()
+
+    def _check_agreement(self) -> None:
+        """Refuse to put runs beside others that were made from something else."""
+        asked = made_from(self._opened_store.digest, self.plan.sections, self._budget)
+        sets = {name: test.digests() for name, test in self.plan.sets.items()}
+        for kept in self.direction.runs():
+            found = origin_of(kept)
+            other = [name for name in asked if found[name] != asked[name]]
+            for name, test in kept.tests.items():
+                digests = test.source_digest, test.reference_digest
+                if name in sets and sets[name] != digests:
+                    other.append(f"the text of {name}")
+            if other:
+                raise SconesError(
+                    f"{self.direction.folder / kept.name}.json was made with other {other[0]} than "
+                    "what is asked for now, and would stand beside it; give another RESULTS folder."
+                )
+
+    @property
+    def _budget(self) -> dict[str, float]:
+        return {name: value for name, value in vars(self.budget).items() if value is not None}
 
     def _keep_what_is_known(self) -> None:
         if self.direction.corpora is None and (self.store / "report.json").exists():
@@ -168,21 +202,20 @@ class Experiments:
             if name in output:
                 words += [f"--{name.replace('_', '-')}", str(output[name])]
         words += ["--seed", str(run.seed), "--device", self.device]
-        budget = {name: value for name, value in vars(self.budget).items() if value is not None}
-        for name, value in budget.items():
+        for name, value in self._budget.items():
             words += [f"--{name.replace('_', '-')}", str(value)]
         made_with: dict[str, Any] = {
             "data": self._opened_store.digest,
             "recipe": {**self.plan.sections, "output": output},
             "seed": run.seed,
-            **budget,
+            **self._budget,
         }
-        return Job(f"{run.name}: training", words, self._place(run, ".train.log"), made_with)
+        log = self._place(run, ".train.log")
+        return Job(f"{run.name}: training", words, log, made_with, self._place(run))
 
     def _model(self, run: Run) -> Path | None:
         """Give the trained model of a run; None where it is not there."""
-        there = self._place(run).exists() and self.store.exists()
-        return self._place(run) if there and self._training(run).is_done else None
+        return self._place(run) if self.store.exists() and self._training(run).is_done else None
 
     # Translation
 
@@ -211,9 +244,8 @@ class Experiments:
         words += ["--system", run.system, "--seed", str(run.seed)]
         if self.plan.data is not None:
             words += ["--data", str(self.plan.data)]
-        for name, value in vars(self.budget).items():
-            if value is not None:
-                words += [f"--{name.replace('_', '-')}", str(value)]
+        for name, value in self._budget.items():
+            words += [f"--{name.replace('_', '-')}", str(value)]
         if self.again:
             words.append("--again")
         return Job(f"{run.name}: translation", words, self._place(run, ".translate.log"), None)
@@ -232,8 +264,9 @@ class Experiments:
         asked = self._searching.settings.systems or self.plan.systems
         if run.system not in asked or run.seed != self.plan.first_seed:
             return False
-        model = self._model(run)
-        if self._searching.is_done(run, model_digest(model) if self.again and model else None):
+        model, kept = self._model(run), self.direction.run(run.name)
+        translated = None if kept is None else kept.model_digest
+        if self._searching.is_done(run, self._digest(run) if self.again and model else translated):
             return False
         if model is None:
             self.say(_gone(run.name, "searched", self.runs))
@@ -249,20 +282,21 @@ class Experiments:
         if not {run.name for run in runs} <= {run.name for run in self.wanted}:
             return
         models = {run.name: model for run in runs if (model := self._model(run))}
-        kept = self.direction.speed
-        if kept is not None and [*kept["systems"]] == [run.name for run in runs]:
-            digests = [row["model_digest"] for row in kept["systems"].values()]
-            same = [model_digest(model) for model in models.values()] == digests
-            if not self.again or same:
-                return
+        stored = {one.name: one.model_digest for one in self.direction.runs()}
+        digests = {run.name: stored[run.name] for run in runs}
+        if self.again:
+            digests |= {name: model_digest(model) for name, model in models.items()}
+        sources, references = self.plan.sets[settings.set].read(settings.sentences)
+        if is_timed(self.direction.speed, digests, settings, len(sources)):
+            return
         for run in runs:
             if run.name not in models:
                 self.say(_gone(run.name, "timed", self.runs))
                 return
-        sources, references = self.plan.sets[settings.set].read(settings.sentences)
         found = measure_speed(
             models, sources, references, settings, self.direction, self.device, self.say
         )
+        found["command"] = self.plan.without_place(found["command"])
         self.direction.write_json("speed", found)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from scones.errors import SconesError
-from scones.files import read_json
+from scones.files import read_json, sole_use
 from scones.paper.digests import texts_digest
 from scones.paper.plan import Plan, Run, SearchSettings
 from scones.paper.results import Direction, Json, hypothesis_file, one_line
@@ -33,16 +33,21 @@ class Searching:
         kept = self.direction.analysis
         if kept is None:
             return
-        sources, _ = self.plan.sets[self.settings.set].read(self.settings.sentences)
+        sources, references = self.plan.sets[self.settings.set].read(self.settings.sentences)
+        memory = self.settings.max_memory
         ours = {
             "sentences": len(sources),
             "max_states": self.settings.max_states,
+            "max_memory": None if memory is None else int(memory * 1e9),
             "source text": texts_digest(sources),
+            "reference text": [texts_digest(references)],
         }
         theirs = {
             "sentences": kept["sentences"],
             "max_states": kept["limits"]["max_states"],
+            "max_memory": kept["limits"]["max_memory"],
             "source text": kept["source_digest"],
+            "reference text": kept["reference_digests"],
         }
         for name, value in ours.items():
             if theirs[name] != value:
@@ -51,8 +56,8 @@ class Searching:
                     f"{theirs[name]}, not {value}; give the same again, or remove the file."
                 )
 
-    def is_done(self, run: Run, model: str | None = None) -> bool:
-        """Say whether everything was searched, by this very model where its digest is given."""
+    def is_done(self, run: Run, model: str | None) -> bool:
+        """Say whether everything was searched, by the model of this digest where it is known."""
         kept = (self.direction.analysis or {"systems": {}})["systems"].get(run.name)
         if kept is None or (model is not None and kept["model_digest"] != model):
             return False
@@ -76,13 +81,17 @@ class Searching:
         """Take over what `scones analyze`, called with these words, left in a folder."""
         found: Json = read_json(folder / "analysis.json")
         system = found["systems"][run.name]
-        for size, row in system["beams"].items():
-            outputs = read_json(folder / f"{run.name}.beam{size}.json")["outputs"]
-            row["file"] = self._keep(run, f"beam{size}", [one["text"] for one in outputs])
-        modes = _modes(folder / f"{run.name}.exact.jsonl")
-        system["exact"]["file"] = self._keep(run, "exact", modes)
-        system["command"] = self._shown(command)
-        system |= {name: found[name] for name in _OWN}
+        translated = self.direction.run(run.name)
+        if translated is None or translated.model_digest != system["model_digest"]:
+            raise SconesError(
+                f"{folder} was searched with another model than the one whose translations are in "
+                f"{self.direction.folder}; remove {folder}, or give --again."
+            )
+        with sole_use(self.direction.folder, wait=True):  # others may add their systems
+            self._collect(run, folder, found, command)
+
+    def _collect(self, run: Run, folder: Path, found: Json, command: Sequence[str]) -> None:
+        system = found["systems"][run.name]
         shared = {name: found[name] for name in _SHARED}
         kept = self.direction.analysis or {**shared, "systems": {}}
         for name in _SHARED:
@@ -91,6 +100,13 @@ class Searching:
                     f"{self.direction.folder / 'analysis.json'} has {name} {kept[name]}, and "
                     f"{folder} has {shared[name]}; remove one of them."
                 )
+        for size, row in system["beams"].items():
+            outputs = read_json(folder / f"{run.name}.beam{size}.json")["outputs"]
+            row["file"] = self._keep(run, f"beam{size}", [one["text"] for one in outputs])
+        modes = _modes(folder / f"{run.name}.exact.jsonl")
+        system["exact"]["file"] = self._keep(run, "exact", modes)
+        system["command"] = self.plan.without_place(" ".join(["scones", *command]))
+        system |= {name: found[name] for name in _OWN}
         systems = {**kept["systems"], run.name: system}
         order = [name for name in self.plan.systems if name in systems]
         whole = {"direction": self.plan.direction, "test": self.settings.set, **shared}
@@ -101,11 +117,6 @@ class Searching:
         file = hypothesis_file(run.name, self.settings.set, f"analysis.{search}")
         self.direction.write_hypotheses(file, [one_line(text) for text in texts])
         return file
-
-    def _shown(self, command: Sequence[str]) -> str:
-        """Say a command without the place of the data on this machine."""
-        text = " ".join(["scones", *command])
-        return text if self.plan.data is None else text.replace(f"{self.plan.data}/", "")
 
 
 def _modes(path: Path) -> list[str]:

@@ -109,6 +109,26 @@ def measure_speed(
     }
 
 
+def is_timed(
+    kept: Mapping[str, Any] | None,
+    models: Mapping[str, str],
+    settings: SpeedSettings,
+    sentences: int,
+) -> bool:
+    """Say whether speed.json is about these models, given by digest, and these settings."""
+    asked_for = {"sentences": sentences, "batch": settings.batch, "repeats": settings.repeats}
+    if kept is None or any(kept[name] != value for name, value in asked_for.items()):
+        return False
+    batches = {str(batch) for batch in settings.more_batches} - {str(settings.batch)}
+    rows = [row for system in kept["systems"].values() for row in system["beams"].values()]
+    asked = {name for name in _searches(settings.beams) if name != WITH_SCORES}
+    return (
+        {name: row["model_digest"] for name, row in kept["systems"].items()} == dict(models)
+        and all(asked <= row["beams"].keys() for row in kept["systems"].values())
+        and all(batches <= row.get("more_batches", {}).keys() for row in rows)
+    )
+
+
 def _searches(beams: Sequence[int]) -> dict[str, dict[str, Any]]:
     searches: dict[str, dict[str, Any]] = {
         str(size): {"search": "beam", "beam_size": size} for size in sorted({1, *beams})

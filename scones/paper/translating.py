@@ -60,6 +60,7 @@ class Translating:
         result = self.direction.run(self.run.name)
         if result is None or result.model_digest != digest:
             result = self._begun(digest)
+            self.direction.write_run(result)  # the scores go before the translations they are of
         if is_complete(result, self.plan):
             return result
         translator = load(self.model, self.device, engine="torch")
@@ -88,7 +89,7 @@ class Translating:
             training={**training_facts(self.model), "recipe": self._recipe},
             data_digest=config["data_digest"],
             model_digest=digest,
-            commit=about["commit"],
+            commit=config.get("commit") or about["commit"],
             device=about["device"],
             versions={name: about[name] for name in ("scones", "torch", "python")},
             command=self.command,
@@ -123,8 +124,10 @@ class Translating:
     def _command(self, search: str, test: EvaluationSet) -> str:
         """Say how to get one output alone."""
         flags = "--search beam --beam-size 4" if search == "beam4" else "--search greedy"
+        read = {".xz": "xzcat", ".gz": "zcat", ".zst": "zstdcat"}.get(test.source.suffix, "cat")
         first = "" if test.sentences is None else f" | head -n {test.sentences}"
-        return f"scones translate {self.model} {flags} < {self.plan.shown(test.source)}{first}"
+        source = f"{read} {self.plan.shown(test.source)}{first}"
+        return f"{source} | scones translate {self.model} {flags}"
 
 
 def _with_searches(result: RunResult, name: str, found: SetResult) -> RunResult:

@@ -7,6 +7,7 @@ import shutil
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
 from io import StringIO
 from itertools import chain
 from pathlib import Path
@@ -15,10 +16,13 @@ import pytest
 from running import Done, contents, ended_well
 
 from scones.cli import run
+from scones.errors import SconesError
 from scones.evaluation.metrics import bleu
+from scones.paper import rescoring as rescoring_module
 from scones.paper import running as running_module
 from scones.paper.jobs import Job, run_all
-from scones.paper.results import Results, RunResult
+from scones.paper.plan import Plan
+from scones.paper.results import Results, RunResult, SearchResult
 
 Scones = Callable[..., Done]
 Refused = Callable[..., None]
@@ -166,7 +170,9 @@ def test_everything_is_trained_translated_and_scored(
             texts = direction.hypotheses(result.file)
             assert len(texts) == SENTENCES == found.tests["news"].sentences
             assert result.scores["bleu"] == bleu(texts, [references]).value
-            assert result.command.endswith(f"< news/test.de | head -n {SENTENCES}")
+            assert result.command.startswith(
+                f"cat news/test.de | head -n {SENTENCES} | scones translate "
+            )
     assert softmax(results).output == {"layer": "softmax", "label_smoothing": 0.0}
     chosen = direction.read_json("chosen")
     assert chosen is not None
@@ -318,6 +324,103 @@ def test_again_trains_what_is_gone(words: list[str], results: Path, scones: Scon
     digest = new.model_digest
     assert scones(*elsewhere(words, results, *flags)).err == ""
     assert softmax(results).model_digest == digest
+
+
+def test_runs_of_another_making_are_not_put_beside_others(
+    words: list[str], results: Path, place: Path, tmp_path: Path, scones: Scones, refused: Refused
+) -> None:
+    """Neither of another budget, nor by another recipe, nor on other text."""
+    (results / "de-en" / "softmax.json").unlink()
+    before = contents(results)
+    refused(*elsewhere(words, results, "--max-steps", "4"), said="made with other .train.")
+    recipe = tmp_path / "other.toml"
+    for old, new, said in (
+        ("layers = 1", "layers = 2", "other .model."),
+        ("sentences = 6", "sentences = 5", "other the text of news"),
+    ):
+        recipe.write_text(RECIPE.replace(old, new))
+        command = elsewhere(words, results)
+        command[2] = str(recipe)
+        refused(*command, said=said)
+    assert contents(results) == before
+    recipe.write_text(RECIPE.replace("log_every = 6", "log_every = 5"))  # changes no result
+    command = elsewhere(words, results, "--until", "translate")
+    assert scones(*command[:2], recipe, *command[3:]).code == 0
+
+
+def test_searches_of_a_model_that_was_trained_again_are_made_again(
+    words: list[str], results: Path, scones: Scones
+) -> None:
+    again = ["--again", "--system", "softmax", "--until", "translate", "--max-steps", "4"]
+    assert scones(*elsewhere(words, results, *again)).code == 0
+    done = scones(*elsewhere(words, results, "--system", "softmax", "--max-steps", "4"))
+    assert done.code == 0, done
+    assert "softmax: search: begins" in done.err
+    analysis = Results(results).direction("de-en").analysis
+    assert analysis is not None
+    assert analysis["systems"]["softmax"]["model_digest"] == softmax(results).model_digest
+
+
+def test_speed_is_measured_again_with_other_settings(
+    words: list[str], results: Path, tmp_path: Path, scones: Scones
+) -> None:
+    recipe = tmp_path / "other.toml"
+    recipe.write_text(RECIPE.replace("repeats = 3", "repeats = 2"))
+    done = scones(*words[:2], recipe, results, *words[4:])
+    assert done.code == 0, done
+    speed = Results(results).direction("de-en").speed
+    assert speed is not None
+    assert speed["repeats"] == 2
+
+
+def test_one_system_that_fails_stops_no_other_with_one_job(
+    words: list[str], results: Path, scones: Scones, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("softmax", "scones-0.5"):
+        (results / "de-en" / f"{name}.json").unlink()
+    translate = running_module.Translating.translate
+
+    def torn(self: running_module.Translating) -> RunResult:
+        if self.run.system == "softmax":
+            raise SconesError("The cream is off.")
+        return translate(self)
+
+    monkeypatch.setattr(running_module.Translating, "translate", torn)
+    command = [*words[:3], results, *words[4:-2], "--jobs", "1", "--until", "translate"]
+    done = scones(*command)
+    assert (done.code, done.err.splitlines()[-1]) == (2, "scones: The cream is off.")
+    assert [run.name for run in Results(results).direction("de-en").runs()] == ["scones-0.5"]
+
+
+def test_scores_go_before_the_translations_they_are_of(
+    words: list[str], results: Path, scones: Scones, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever stops a new translation, nothing old is left that it would be mistaken for."""
+
+    def stopped(*_: object) -> None:
+        raise SconesError("The tea is cold.")
+
+    monkeypatch.setattr("scones.paper.translating.scored", stopped)
+    flags = ["--again", "--system", "softmax", "--until", "translate", "--max-steps", "4"]
+    assert scones(*elsewhere(words, results, *flags), "--jobs", "1").code == 2
+    assert softmax(results).tests == {}
+
+
+def test_scores_of_what_was_replaced_meanwhile_are_dropped(
+    place: Path, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    direction = Results(results).direction("de-en")
+    plan = Plan.load(place / "toy.toml", place / "data")
+    score = rescoring_module.scored
+
+    def replaced(*words: object) -> SearchResult:
+        run = softmax(results)
+        direction.write_run(replace(run, model_digest="another", tests={}))
+        return score(*words)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(rescoring_module, "scored", replaced)
+    rescoring_module.rescore(plan, direction, ["ter"], 1)
+    assert softmax(results).tests == {}
 
 
 def test_scores_without_a_model(place: Path, results: Path, scones: Scones) -> None:

@@ -54,6 +54,27 @@ def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
     assert (tmp_path / "a.log").read_text() == "once\ntwice\n"
 
 
+def test_what_was_removed_is_made_again(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    words = Job("a", [f"mkdir {model}"], tmp_path / "a.log", {"number": 1}, model)
+    assert run([words]) == ["a: begins", "a: done"]
+    assert run([words]) == []
+    model.rmdir()
+    assert run([words]) == ["a: begins", "a: done"]
+
+
+def test_a_chain_that_breaks_between_its_jobs_stops_no_other(tmp_path: Path) -> None:
+    def torn() -> Iterator[Job]:
+        yield job(tmp_path, "a", "true")
+        raise SconesError("The cream is off.")
+
+    said: list[str] = []
+    with pytest.raises(SconesError, match="cream"):
+        run_all([torn(), [job(tmp_path, "b", "sleep 0.5; echo b")]], 2, said.append)
+    assert "The cream is off." in said
+    assert "b: done" in said
+
+
 @pytest.mark.parametrize("at_once", [1, 2, 5])
 def test_so_many_at_once(tmp_path: Path, at_once: int) -> None:
     running = tmp_path / "running"

@@ -31,6 +31,10 @@ class TestSignificance:
         assert ("de-en", "scones-0.5", "europarl", "greedy against softmax beam4") not in made.known
         smoothed = made.known["de-en", "scones-ls", NEWS, "beam4 against scones-0.5 beam4"]
         assert smoothed["baseline"] == "scones-0.5"
+        on_dev = {key: one for key, one in made.known.items() if key[2] == "newstest2018"}
+        assert {key[1] for key in on_dev if key[0] == "de-en"} == {"scones-0.5"}
+        chosen = on_dev["de-en", "scones-0.5", "newstest2018", "greedy against scones-0.2 greedy"]
+        assert chosen["baseline"] == "scones-0.2"
         again = find_marks(Study(Results(copy)), References())
         assert again.known == made.known
         assert not again.problems

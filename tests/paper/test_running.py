@@ -67,6 +67,9 @@ def test_a_recipe_is_read(tmp_path: Path) -> None:
         ('"test.en" }', '"test.en", sentences = 0 }', "test: sentences must be at least 1, not 0"),
         ('"test.en" }', '"test.en", sentences = 99 }', "200 sentences of 'test' .* cuts to 99"),
         ("[speed]", "[sped]", "'sped' is not a section"),
+        ("[speed]", "[speed]\nrepeats = 0", r"\[speed\]: repeats must be above 0, not 0"),
+        ("[speed]", "[speed]\nbeams = [1, -2]", r"\[speed\]: beams must be above 0, not -2"),
+        ("[speed]", "[speed]\nbeams = []", r"\[speed\] names no beams"),
         ("[speed]", "[train]\nmax_step = 1\n[speed]", "did you mean 'max_steps'"),
     ],
 )

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from verdict_toys import ALPHAS, Made, searched
+from verdict_toys import ALPHAS, DEV, Made, output, searched
 
 from scones.files import write_json
 from scones.paper.report.claims_of_beams import CURSE, SPEED
 from scones.paper.report.claims_of_errors import BEST_ALPHA, SEARCH_ERRORS
 from scones.paper.report.claims_of_modes import AMBIGUITY, MODES
+from scones.paper.report.study import NEWS
 from scones.paper.synthetic_verdict import judge
 
 
@@ -42,10 +44,12 @@ def test_speed(
     made: Made, rates: tuple[float, float, float], bleu: float, spread: float, outcome: str
 ) -> None:
     fast, slow, greedy = rates
-    systems = {
+    systems: dict[str, dict[str, Any]] = {
         "softmax": {"beams": {"4": timings(slow, 20.0, spread), "1": timings(greedy, 15.0)}},
         "scones-0.5": {"beams": {"1": timings(fast, bleu, spread)}},
     }
+    for name, row in systems.items():
+        row["output"] = output(name)
     made.run("de-en", "softmax", 20.0)
     made.direction("de-en").write_json("speed", {"systems": systems})
     found = made.judge(SPEED)
@@ -168,6 +172,25 @@ def test_the_best_alpha(
         for seed in (1, 2, 3):
             made.run("lt-en", "softmax", 9.0, dev=9.0 + 2 * seed, seed=seed)
         assert made.judge(BEST_ALPHA).outcome == "not confirmed"  # within the noise
+        key = "de-en", "scones-0.5", DEV, "greedy against scones-0.2 greedy"
+        made.marks.known[key] = {"p": 0.001, "baseline": "", "signature": ""}
+        found = made.judge(BEST_ALPHA)  # but a test is better than borrowed noise
+        assert (found.outcome, "(+2.0‡ over 0.2)" in found.numbers) == ("confirmed", True)
+
+
+def test_an_alpha_that_was_not_developed_says_nothing(made: Made) -> None:
+    rows = {"softmax": searched("softmax", {100: 9.0}, 1.0, 0.5)}
+    made.run("de-en", "softmax", 20.0)
+    for place, system in enumerate(ALPHAS):
+        made.run("de-en", system, 20.0, dev=20.0 + place)
+        rows[system] = searched(system, {100: 9.0}, 9.0 - place, 0.1 * (place + 1))
+    made.analysis("de-en", rows)
+    assert made.judge(BEST_ALPHA).outcome == "confirmed"
+    direction = made.direction("de-en")
+    small = direction.run("scones-0.2")
+    assert small is not None
+    direction.write_run(replace(small, tests={NEWS: small.tests[NEWS]}))
+    assert made.judge(BEST_ALPHA).outcome == "not measured"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import PurePath
 from typing import Any
 
 from scones.model.config import ModelConfig, ModelOptions
+from scones.paper.agreement import disagreements
 from scones.paper.report import published
 from scones.paper.report.document import Cell, Row, Section, Table, nothing, ours, paper
 from scones.paper.report.retraining import retrained, trained_longer
@@ -26,9 +27,20 @@ def setting(study: Study) -> Section:
         [
             "All systems of a direction have the same sizes, the same training set, the same "
             "optimizer and the same budget; they differ in the output layer alone.",
+            *(["But not all do:" + problems] if (problems := _unlike(study)) else []),
         ],
         [_sizes(study), _corpora(study), *_parts(study)],
     )
+
+
+def _unlike(study: Study) -> str:
+    """Say which systems were not trained like the others of their direction."""
+    found = [
+        f" {direction.place}: {said}."
+        for direction in (*study.done, *study.longer)
+        for said in disagreements(direction.runs.values())
+    ]
+    return "".join(found)
 
 
 def _config(run: RunResult) -> ModelConfig:

@@ -165,8 +165,8 @@ def _batch_ratio(
 
 def timed(found: Json, kind: str, search: str) -> Json | None:
     """Give what speed.json has about a search of softmax or of SCONES; None if nothing."""
-    for system, row in found["systems"].items():
-        if (system == SOFTMAX) == (kind == SOFTMAX):
+    for row in found["systems"].values():
+        if (row["output"]["layer"] == SOFTMAX) == (kind == SOFTMAX):
             figures: Json | None = row.get(search) or row["beams"].get(search)
             return figures
     return None

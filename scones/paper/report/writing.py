@@ -105,7 +105,10 @@ def bleurt_scores(study: Study, references: References, checkpoint: Path) -> dic
                 found = None if run is None else run.search(NEWS, search)
                 if run is None or found is None:
                     continue
-                texts = references.of(direction.name, NEWS, run.tests[NEWS])
+                try:
+                    texts = references.of(direction.name, NEWS, run.tests[NEWS])
+                except SconesError:  # the table says that there are none
+                    continue
                 hypotheses = direction.direction.hypotheses(found.file)
                 origin = direction.origin(run, NEWS, search)
                 scores[origin.key] = metric.score(hypotheses, [texts]).value
