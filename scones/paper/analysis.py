@@ -116,8 +116,8 @@ class _System:
             made.append(made_with)
         exact = None
         if self.plan.limits is not None:
-            exact, made_with = self._exact(self.plan.limits)
-            made.append(made_with)
+            exact, all_made_with = self._exact(self.plan.limits)
+            made += all_made_with
         return {
             "output": self._config["scones"]["output"],
             "model_digest": self._settings["model"],
@@ -142,10 +142,10 @@ class _System:
         self.plan.progress(task, len(sentences), len(sentences))
         return run, file.made_with
 
-    def _exact(self, limits: ExactOptions) -> tuple[list[ExactOutput], MadeWith]:
+    def _exact(self, limits: ExactOptions) -> tuple[list[ExactOutput], list[MadeWith]]:
         file, task = self._exact_file, f"{self.name}: exact search"
         sentences = self.plan.sources
-        found, made_with = file.read()
+        found, _ = file.read()
         left = [index for index in range(len(sentences)) if index not in found]
         if left:
             self.plan.progress(task, len(found), len(sentences))
@@ -163,7 +163,7 @@ class _System:
                     writer.write(left[place], output)
                     found[left[place]] = output
                     self.plan.progress(task, len(found), len(sentences))
-        return [found[index] for index in range(len(sentences))], made_with
+        return [found[index] for index in range(len(sentences))], file.read()[1]
 
     def _beam_file(self, size: int) -> BeamFile:
         settings = {**self._settings, "beam_size": size}

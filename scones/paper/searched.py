@@ -2,8 +2,9 @@
 
     NAME.beam4.json     the outputs of a beam of 4, written when all are there
     NAME.exact.jsonl    a line for what the search was made with, then one for every sentence, in
-                        the order in which they were done; it grows, and a line that was cut off
-                        when a process was killed is dropped
+                        the order in which they were done; it grows (where another commit goes on,
+                        below a line for that), and a line that was cut off when a process was
+                        killed is dropped
 
 What a search was made with (model, text, number format, limits) stands in its file; a file that was
 made with something else is refused.
@@ -94,17 +95,21 @@ class ExactFile:
     made_with: MadeWith
     sentences: int
 
-    def read(self) -> tuple[dict[int, ExactOutput], MadeWith]:
-        """Give what was kept, by the number of the sentence."""
+    def read(self) -> tuple[dict[int, ExactOutput], list[MadeWith]]:
+        """Give what was kept, by the number of the sentence, and all that it was made with."""
         kept = [json.loads(line) for line in self._whole_lines()]
-        if not kept:
-            return {}, self.made_with
+        theirs: list[MadeWith] = []
+        found: dict[int, ExactOutput] = {}
         try:
-            theirs = MadeWith.from_json(kept[0]["made_with"])
-            found = {line.pop("sentence"): ExactOutput.from_json(line) for line in kept[1:]}
+            for line in kept:
+                if "made_with" in line or not theirs:
+                    theirs.append(MadeWith.from_json(line["made_with"]))
+                else:
+                    found[line.pop("sentence")] = ExactOutput.from_json(line)
         except (KeyError, TypeError) as problem:
             raise _damaged(self.path, problem) from None
-        self.made_with.check(self.path, theirs, complete=len(found) == self.sentences)
+        for one in theirs:
+            self.made_with.check(self.path, one, complete=len(found) == self.sentences)
         if not found.keys() <= set(range(self.sentences)):
             raise _damaged(self.path, ValueError("it has a sentence that is not in the text"))
         return found, theirs
@@ -113,9 +118,10 @@ class ExactFile:
     def growing(self) -> Iterator[_Writer]:
         """Open the file to append results."""
         lines = self._whole_lines()
-        if not lines:
+        _, theirs = self.read()
+        if not theirs or theirs[-1].commit != self.made_with.commit:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            lines = [_line({"made_with": self.made_with.to_json()})]
+            lines.append(_line({"made_with": self.made_with.to_json()}))
         write_file(self.path, b"".join(lines))
         with self.path.open("ab") as file:
             yield _Writer(file)
@@ -133,6 +139,13 @@ class ExactFile:
                     raise _damaged(self.path, problem, number) from None
                 return lines[:-1]
         return lines if not lines or lines[-1].endswith(b"\n") else lines[:-1]
+
+
+def read_modes(path: Path) -> list[str]:
+    """Give what exact search found, in the order of the sentences."""
+    lines = map(json.loads, path.read_bytes().splitlines())
+    found = {line["sentence"]: line["text"] for line in lines if "sentence" in line}
+    return [found[number] for number in sorted(found)]
 
 
 @dataclass(frozen=True)

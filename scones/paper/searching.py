@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from scones.errors import SconesError
 from scones.files import read_json, sole_use
 from scones.paper.digests import texts_digest
 from scones.paper.plan import Plan, Run, SearchSettings
 from scones.paper.results import Direction, Json, hypothesis_file, one_line
+from scones.paper.searched import read_modes
 
 _SHARED = ("source_digest", "reference_digests", "sentences", "precision", "first_beam", "limits")
 """What all systems of an analysis must have in common."""
@@ -103,7 +102,7 @@ class Searching:
         for size, row in system["beams"].items():
             outputs = read_json(folder / f"{run.name}.beam{size}.json")["outputs"]
             row["file"] = self._keep(run, f"beam{size}", [one["text"] for one in outputs])
-        modes = _modes(folder / f"{run.name}.exact.jsonl")
+        modes = read_modes(folder / f"{run.name}.exact.jsonl")
         system["exact"]["file"] = self._keep(run, "exact", modes)
         system["command"] = self.plan.without_place(" ".join(["scones", *command]))
         system |= {name: found[name] for name in _OWN}
@@ -117,10 +116,3 @@ class Searching:
         file = hypothesis_file(run.name, self.settings.set, f"analysis.{search}")
         self.direction.write_hypotheses(file, [one_line(text) for text in texts])
         return file
-
-
-def _modes(path: Path) -> list[str]:
-    """Read what exact search found, in the order of the sentences."""
-    lines: list[dict[str, Any]] = [json.loads(line) for line in path.read_bytes().splitlines()[1:]]
-    found = {line["sentence"]: line["text"] for line in lines}
-    return [found[number] for number in sorted(found)]

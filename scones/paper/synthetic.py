@@ -15,7 +15,6 @@ Trainings and searches are processes and go side by side: a small model leaves m
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -31,6 +30,7 @@ from scones.model.folder import read_model_config
 from scones.outputs import output_layer
 from scones.paper.comparison import facts
 from scones.paper.jobs import Job, run_all
+from scones.paper.searched import read_modes
 from scones.paper.synthetic_language import (
     Language,
     LanguageSettings,
@@ -254,6 +254,4 @@ class Synthetic:
     def _modes(self, temperature: float, system: System) -> list[str]:
         """Give what exact search found."""
         folder = self._place(temperature) / f"{system.name}.search"
-        lines = (folder / f"{system.name}.exact.jsonl").read_bytes().splitlines()[1:]
-        found = {line["sentence"]: line["text"] for line in map(json.loads, lines)}
-        return [found[number] for number in sorted(found)]
+        return read_modes(folder / f"{system.name}.exact.jsonl")

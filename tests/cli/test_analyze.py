@@ -182,6 +182,22 @@ def test_an_interrupted_search_goes_on(
     assert comparable(file) == comparable(tmp_path / "whole" / "scones.exact.jsonl")
 
 
+def test_all_commits_that_searched_are_told(
+    words: list[object], tmp_path: Path, scones: Scones, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scones.paper.analysis.commit", lambda: "first")
+    with monkeypatch.context() as patched:
+        patched.setattr(Translator, "exact", interrupted_after(3))
+        assert scones(*words).code == 130
+    monkeypatch.setattr("scones.paper.analysis.commit", lambda: "second")
+    assert scones(*words).code == 0
+    figures = json.loads((tmp_path / "out" / "analysis.json").read_text())
+    assert figures["systems"]["scones"]["commits"] == ["first", "second"]
+    assert figures["systems"]["scones"]["exact"]["outputs"]["searched"] == SENTENCES
+    lines = read_lines(tmp_path / "out" / "scones.exact.jsonl")
+    assert ["made_with" in line for line in lines[:5]] == [True, False, False, False, True]
+
+
 def test_time_that_was_spent_counts(
     words: list[object], tmp_path: Path, scones: Scones, monkeypatch: pytest.MonkeyPatch
 ) -> None:
