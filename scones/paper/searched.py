@@ -105,7 +105,8 @@ class ExactFile:
                 if "made_with" in line or not theirs:
                     theirs.append(MadeWith.from_json(line["made_with"]))
                 else:
-                    found[line.pop("sentence")] = ExactOutput.from_json(line)
+                    number = line.pop("sentence")
+                    found[number] = ExactOutput.from_json(line)
         except (KeyError, TypeError) as problem:
             raise _damaged(self.path, problem) from None
         for one in theirs:
