@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from report_toys import document, table, texts, write_lines
+from report_toys import document, row, table, texts, write_lines
 
 from scones.errors import SconesError
 from scones.paper.digests import texts_digest
@@ -39,8 +39,13 @@ class TestSignificance:
         assert again.known == made.known
         assert not again.problems
         found = document(copy, again)
-        cells = table(found, "table-3-newstest2019").rows[-2].cells
-        assert cells[0].text.endswith("‡")
+        gains = table(found, "table-3-newstest2019")
+        assert row(gains, "Gain of tuned SCONES, %").cells[0].text.endswith("‡")
+        over = row(gains, "Gain over softmax with label smoothing, %").cells[0]
+        scores = [Results(copy).direction("de-en").run(one) for one in ("scones-0.5", "softmax-ls")]
+        first, second = (one.score(NEWS, "greedy") or 0.0 for one in scores if one is not None)
+        assert over.text.startswith(f"{100 * (first / second - 1):+.1f}".replace("-", "−"))
+        assert "against softmax-ls" in over.about
         assert "paired bootstrap tests" in " ".join(found.sections[2].paragraphs)
 
     def test_there_are_no_marks_without_references(self, copy: Path) -> None:

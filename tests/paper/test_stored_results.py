@@ -35,15 +35,34 @@ def chosen_run(direction: Direction) -> RunResult:
 
 @pytest.mark.parametrize(("search", "shown"), [("greedy", "greedy"), ("beam4", "beam 4")])
 def test_the_readme_says_what_was_found(search: str, shown: str) -> None:
-    scores, baselines = [], []
+    scores, smoothed, baselines = [], [], []
     for direction in map(RESULTS.direction, DIRECTIONS):
-        softmax, run = direction.run("softmax"), chosen_run(direction)
+        softmax, run, other = direction.run("softmax"), chosen_run(direction), "softmax-ls"
         assert softmax is not None
         baselines.append(f"{softmax.score('newstest2019', search):.1f}")
-        test = direction.read_json("significance")["newstest2019"][search][run.name]
-        scores.append(f"{run.score('newstest2019', search):.1f}{mark(test['p'])}")
+        tests = direction.read_json("significance")["newstest2019"][search]
+        scores.append(f"{run.score('newstest2019', search):.1f}{mark(tests[run.name]['p'])}")
+        second = direction.run(other)
+        assert second is not None
+        smoothed.append(f"{second.score('newstest2019', search):.1f}{mark(tests[other]['p'])}")
     assert readme_row(f"softmax, {shown}") == baselines
+    assert readme_row(f"softmax with label smoothing, {shown}") == smoothed
     assert readme_row(f"SCONES, {shown}") == scores
+
+
+def test_the_readme_counts_what_label_smoothing_leaves() -> None:
+    better, beyond = 0, 0
+    for direction in map(RESULTS.direction, DIRECTIONS):
+        run, other = chosen_run(direction), direction.run("softmax-ls")
+        assert other is not None
+        for search in ("greedy", "beam4"):
+            scores = [one.score("newstest2019", search) or 0.0 for one in (run, other)]
+            tests = direction.read_json("significance")["newstest2019"]
+            p = tests[f"{search} against softmax-ls {search}"][run.name]["p"]
+            better += scores[0] > scores[1]
+            beyond += scores[0] > scores[1] and p < 0.05
+    known = " ".join(README.split())
+    assert f"in {better} of 12 with softmax with label smoothing, {beyond} of them" in known
 
 
 def test_the_readme_says_what_was_chosen_and_trained_on() -> None:
@@ -58,7 +77,7 @@ def test_the_readme_says_what_was_chosen_and_trained_on() -> None:
     ("system", "shown"), [("softmax", "softmax"), ("scones-0.2", "SCONES, α = 0.2")]
 )
 def test_the_readme_says_what_exact_search_found(system: str, shown: str) -> None:
-    beams, modes = [], []
+    beams, modes, proved = [], [], []
     for direction in map(RESULTS.direction, DIRECTIONS):
         assert direction.analysis is not None
         assert direction.analysis["sentences"] == 200
@@ -66,7 +85,9 @@ def test_the_readme_says_what_exact_search_found(system: str, shown: str) -> Non
         beams.append(f"{found['beams']['4']['outputs']['bleu']:.1f}")
         modes.append(f"{found['exact']['outputs']['bleu']:.1f}")
     assert readme_row(f"{shown}, beam 4, 200 sentences") == beams
+        proved.append(str(found["exact"]["proved"]))
     assert readme_row(f"{shown}, exact search of them") == modes
+    assert readme_row(f"{shown}, proved, of 200") == proved
 
 
 @pytest.mark.parametrize(
@@ -102,8 +123,8 @@ def test_the_readme_says_what_more_steps_gave() -> None:
             )
     known = " ".join(README.split())
     assert f"{said['fi-en', 'softmax']} and {said['fi-en', 'scones-1.0']} in fi-en" in known
-    assert f"{said['lt-en', 'softmax']} and {said['lt-en', 'scones-0.7']} in lt-en" in known
-    assert f"would then choose 0.2: {said['lt-en', 'scones-0.2']})" in known
+    assert f"{said['lt-en', 'softmax']} and {said['lt-en', 'scones-0.2']} with the α" in known
+    assert f"with α = 0.7 as above it is {said['lt-en', 'scones-0.7']}." in known
     choice = choose(apart.direction("lt-en").runs())
     assert choice is not None
     assert choice.alpha == 0.2

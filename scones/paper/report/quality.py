@@ -9,9 +9,9 @@ from functools import partial
 from scones.paper.report import published
 from scones.paper.report.document import MINUS, Cell, Row, Section, Table, ours
 from scones.paper.report.measures import table_4, table_5
-from scones.paper.report.rows import ROWS, by_search, paper_row, score_row, softmax
-from scones.paper.report.significance import Marks
-from scones.paper.report.study import NEWS, SEARCHES, TESTS, DirectionStudy, Study
+from scones.paper.report.rows import ROWS, Pick, by_search, paper_row, score_row, smoothed, softmax
+from scones.paper.report.significance import Marks, Side, comparison
+from scones.paper.report.study import NEWS, SEARCHES, SOFTMAX, TESTS, DirectionStudy, Study
 from scones.paper.results import RunResult
 
 
@@ -44,10 +44,14 @@ def _bleu_table(study: Study, marks: Marks, test: str) -> Table:
         rows.append(score_row(title, columns, test, kind.pick, DirectionStudy.score, kind.system))
         if test == NEWS and kind.published:
             rows.append(paper_row(columns, published.BLEU, kind.published))
-    gains = [gain(marks, direction, direction.tuned, test, search) for search, direction in columns]
-    rows.append(Row("Gain of tuned SCONES, %", gains))
+
+    def gains(over: Pick) -> list[Cell]:
+        return [gain(marks, one, one.tuned, over(one), test, search) for search, one in columns]
+
+    rows.append(Row("Gain of tuned SCONES, %", gains(softmax)))
     if test == NEWS:
         rows.append(paper_row(columns, published.BLEU, published.GAIN))
+        rows.append(Row("Gain over softmax with label smoothing, %", gains(smoothed(SOFTMAX))))
     return Table(
         f"table-3-{test}",
         f"Table 3, {test}",
@@ -59,18 +63,23 @@ def _bleu_table(study: Study, marks: Marks, test: str) -> Table:
 
 
 def gain(
-    marks: Marks, direction: DirectionStudy, run: RunResult | None, test: str, search: str
+    marks: Marks,
+    direction: DirectionStudy,
+    run: RunResult | None,
+    baseline: RunResult | None,
+    test: str,
+    search: str,
 ) -> Cell:
-    """Show by how many per cent a run is better than softmax, with the mark of its test."""
-    baseline = softmax(direction)
+    """Show by how many per cent a run is better than a baseline, with the mark of its test."""
     if run is None or baseline is None:
         return direction.not_translated(None)
     ours_, theirs = run.score(test, search), baseline.score(test, search)
     if ours_ is None or not theirs:
         return direction.not_translated(run)
-    mark = marks.mark(direction.place, run.name, test, search)
+    key = comparison(Side(run, search), Side(baseline, search))
+    mark = marks.mark(direction.place, run.name, test, key)
     text = f"{100 * (ours_ / theirs - 1):+.1f}{mark}".replace("-", MINUS)
-    about = marks.about(direction.place, run.name, test, search)
+    about = marks.about(direction.place, run.name, test, key)
     return ours(text, direction.origin(run, test, search), about, strong=True)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from scones.paper.report.document import Cell, Origin, Row, Table, missing, ours
 from scones.paper.report.quality import gain, marked
+from scones.paper.report.rows import softmax
 from scones.paper.report.significance import Marks
 from scones.paper.report.study import SEARCHES, TESTS, DirectionStudy, Study, label
 from scones.paper.results import RunResult
@@ -88,7 +89,7 @@ def _longer_table(stored: DirectionStudy, longer: DirectionStudy, marks: Marks) 
         for system, run in longer.systems.items():
             scores = [score(system, direction, test, search) for search, direction in columns]
             rows.append(Row(f"{test}: {label(run.output)}", scores, system=system))
-        gains = [gain(marks, one, one.tuned, test, search) for search, one in columns]
+        gains = [gain(marks, one, one.tuned, softmax(one), test, search) for search, one in columns]
         rows.append(Row(f"{test}: gain of tuned SCONES, %", gains))
     return Table(
         _longer_key(longer),

@@ -1,8 +1,8 @@
 """Bootstrap tests, kept beside the results: every system against softmax with the same search.
 
-Three more are made for the paper's claims: on its test set, SCONES with greedy search against
-softmax with beam search, and SCONES with label smoothing against the same α without; on the
-development set, the chosen α against every other.
+Further ones are made on the paper's test set: SCONES against softmax with label smoothing, SCONES
+with greedy search against softmax with beam search, and SCONES with label smoothing against the
+same α without. On the development set the chosen α is tested against every other.
 
 They need references, which results do not hold. So they are computed once, where references are,
 and kept as DIRECTION/significance.json with the digests of the translations that they are about; a
@@ -136,10 +136,14 @@ def _contests_on(direction: DirectionStudy, test: str) -> Iterator[list[Side]]:
         if baseline is not None:
             for search in SEARCHES:
                 contests.append([Side(run, search) for run in (baseline, *others)])
-            plain = [run for run in others if run.alpha is not None and not run.label_smoothing]
-            if test == NEWS:
-                greedy = [Side(run, "greedy") for run in plain]
-                contests.append([Side(baseline, "beam4"), *greedy])
+        plain = [run for run in others if run.alpha is not None and not run.label_smoothing]
+        if baseline is not None and test == NEWS:
+            greedy = [Side(run, "greedy") for run in plain]
+            contests.append([Side(baseline, "beam4"), *greedy])
+        for run in others if test == NEWS else ():
+            if run.alpha is None:  # softmax with label smoothing
+                for search in SEARCHES:
+                    contests.append([Side(one, search) for one in (run, *plain)])
         for run in others if test == NEWS else ():
             twin = plain_twin(runs.values(), run)
             if twin is not None:

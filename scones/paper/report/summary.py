@@ -54,12 +54,12 @@ def _findings(marks: Marks) -> Iterator[Finding]:
     )
     yield (
         "Gain of SCONES, greedy, %",
-        lambda one: gain(marks, one, one.tuned, NEWS, "greedy"),
+        lambda one: gain(marks, one, one.tuned, softmax(one), NEWS, "greedy"),
         greedy[published.GAIN].get,
     )
     yield (
         "Gain of SCONES, beam 4, %",
-        lambda one: gain(marks, one, one.tuned, NEWS, "beam4"),
+        lambda one: gain(marks, one, one.tuned, softmax(one), NEWS, "beam4"),
         beam[published.GAIN].get,
     )
     yield (
