@@ -8,7 +8,7 @@ from typing import Any
 
 from scones.paper.results import RunResult
 
-_WITHOUT_EFFECT = ("seed", "validate_every", "dev_sentences", "checkpoint_every", "log_every")
+_WITHOUT_EFFECT = ("seed", "log_every", "tensorboard", "device", "threads", "graphs")
 """Keys of [train] that may differ."""
 
 
