@@ -18,7 +18,8 @@ than the recipe's first. Results are small and travel; models, sources and refer
 from __future__ import annotations
 
 import lzma
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -261,6 +262,19 @@ class Results:
         path = self.folder / "synthetic.json"
         value: Json | None = read_json(path) if path.exists() else None
         return value
+
+
+@contextmanager
+def reading(folder: Path) -> Iterator[None]:
+    """Say in one sentence what files with a wrong value somewhere lead to."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:
+        kind = type(problem).__name__
+        raise SconesError(
+            f"{folder} holds a file that cannot be read as results ({kind}: {problem}); it is "
+            "damaged, or of another version."
+        ) from problem
 
 
 def run_name(system: str, seed: int, first_seed: int) -> str:

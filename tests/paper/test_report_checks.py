@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from scones.paper.report.checking import bleu_cells, check
 from scones.paper.report.references import References
 from scones.paper.report.significance import find_marks
 from scones.paper.report.study import NEWS, Study
+from scones.paper.report.writing import write_report
 from scones.paper.results import Results
 
 
@@ -141,6 +143,32 @@ def test_every_bleu_cell_can_be_computed_again(toys: Path) -> None:
     checked = list(check(study, References(toys / "data"), len(known), seed=1))
     assert len(checked) == len(known)
     assert all(one.same for one in checked)
+
+
+@pytest.mark.parametrize(
+    ("file", "place", "value"),
+    [
+        ("softmax.json", ("tests", NEWS, "searches", "greedy", "scores", "bleu"), "x"),
+        ("softmax.json", ("output",), 3),
+        ("analysis.json", ("systems", "softmax", "exact", "outputs", "log_probs"), -1),
+        ("analysis.json", ("sentences",), {}),
+        ("speed.json", ("systems", "softmax", "beams"), []),
+    ],
+)
+def test_a_wrong_value_is_one_sentence(
+    copy: Path, file: str, place: tuple[str, ...], value: object
+) -> None:
+    path = copy / "de-en" / file
+    whole = json.loads(path.read_text())
+    inner = whole
+    for name in place[:-1]:
+        inner = inner[name]
+    inner[place[-1]] = value
+    path.write_text(json.dumps(whole))
+    with pytest.raises(SconesError, match=r"damaged|does not hold the results") as refusal:
+        write_report(copy, copy.parent / "out", copy.parent / "data")
+    assert "\n" not in str(refusal.value)
+    assert not (copy.parent / "out").exists()
 
 
 def test_a_damaged_cell_is_found(copy: Path) -> None:

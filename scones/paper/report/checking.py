@@ -12,6 +12,7 @@ from scones.errors import SconesError
 from scones.evaluation.metrics import bleu
 from scones.paper.report.references import References
 from scones.paper.report.study import DirectionStudy, Study
+from scones.paper.results import reading
 
 SAME = 1e-4
 """Scores that are nearer than this are the same."""
@@ -42,11 +43,8 @@ class Checked:
 
     cell: BleuCell
     again: float
-
-    @property
-    def same(self) -> bool:
-        """Whether the stored number is right."""
-        return abs(self.again - self.cell.stored) <= SAME
+    same: bool
+    """Whether the stored number is right."""
 
 
 def bleu_cells(study: Study) -> list[BleuCell]:
@@ -60,12 +58,16 @@ def bleu_cells(study: Study) -> list[BleuCell]:
 
 def check(study: Study, references: References, cells: int, seed: int) -> Iterator[Checked]:
     """Compute so many cells again, chosen at random; the same ones for the same seed."""
-    known = bleu_cells(study)
+    with reading(study.results.folder):
+        known = bleu_cells(study)
     if not known:
         raise SconesError(f"{study.results.folder} has no BLEU cell whose translations are kept.")
     chosen = random.Random(seed).sample(known, min(cells, len(known)))
     for cell in chosen:
-        yield Checked(cell, _again(cell, references))
+        with reading(study.results.folder):
+            again = _again(cell, references)
+            checked = Checked(cell, again, abs(again - cell.stored) <= SAME)
+        yield checked
 
 
 def _again(cell: BleuCell, references: References) -> float:

@@ -23,7 +23,7 @@ from scones.paper.report.speed import speed
 from scones.paper.report.study import NEWS, SEARCHES, Study
 from scones.paper.report.synthetic import synthetic
 from scones.paper.report.verdicts import verdicts
-from scones.paper.results import Results
+from scones.paper.results import Results, reading
 from scones.version import versions
 
 
@@ -49,11 +49,12 @@ def write_report(
     if out.exists() and not out.is_dir():
         raise SconesError(f"{out} is a file; give a folder to write to.")
     references = References(data)
-    marks = find_marks(study, references)
-    learned = None if bleurt is None else bleurt_scores(study, references, bleurt)
-    document = make_document(study, marks, learned, os.path.relpath(results, out))
+    with reading(results):
+        marks = find_marks(study, references)
+        learned = None if bleurt is None else bleurt_scores(study, references, bleurt)
+        document = make_document(study, marks, learned, os.path.relpath(results, out))
+        files = {"index.html": page(document), "report.md": markdown(document)}
     out.mkdir(parents=True, exist_ok=True)
-    files = {"index.html": page(document), "report.md": markdown(document)}
     for section in document.sections:
         for block in section.blocks:
             if isinstance(block, Figure) and block.drawing is not None:
