@@ -124,7 +124,7 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except FileNotFoundError:
         raise SconesError(f"{path} does not exist.") from None
-    except (ValueError, UnicodeDecodeError) as problem:
+    except (ValueError, UnicodeDecodeError, RecursionError) as problem:
         raise SconesError(f"{path} is damaged: it is not valid JSON ({problem}).") from None
 
 

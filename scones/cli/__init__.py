@@ -15,6 +15,8 @@ from scones.errors import SconesError
 USAGE, INTERRUPTED = 2, 130
 _NO_MEMORY = ("MemoryError", "OutOfMemoryError")
 """Python's and PyTorch's; the latter cannot be named without importing PyTorch."""
+_NOT_ALLOCATED = "can't allocate memory"
+"""What PyTorch says of a CPU's memory, in an error without a name of its own."""
 
 
 def main() -> None:
@@ -34,8 +36,13 @@ def run(arguments: list[str]) -> int:
         return _refuse(str(mistake))
     except OSError as problem:
         return _refuse(_about(problem))
+    except OverflowError as problem:
+        return _refuse(f"A number that was given is too large to compute with ({problem}).")
+    except RecursionError:
+        return _refuse("A file that was given is nested too deeply to be read.")
     except (MemoryError, RuntimeError) as problem:
-        if type(problem).__name__ not in _NO_MEMORY:
+        no_memory = type(problem).__name__ in _NO_MEMORY or _NOT_ALLOCATED in str(problem)
+        if not no_memory:
             raise
         return _refuse(
             "There is not enough memory left; give less at a time (fewer --jobs, --max-tokens or "

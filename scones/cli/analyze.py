@@ -18,6 +18,7 @@ from scones.cli.flags import (
     PrecisionFlag,
     ReferencesFlag,
     SourceFlag,
+    bytes_of,
     choice,
 )
 from scones.cli.publishing import publish
@@ -96,7 +97,7 @@ def analyze(
         max_states=max_states,
         max_seconds=max_seconds,
         sentence_seconds=sentence_seconds,
-        max_memory=None if max_memory is None else int(max_memory * 1e9),
+        max_memory=bytes_of(max_memory),
     )
     sources, *references = read_aligned([source, *reference], dos=dos)
     with _progress() as progress:

@@ -5,8 +5,10 @@ Heavy libraries are imported by a command when it runs, so that `scones --help` 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from difflib import get_close_matches
+from itertools import pairwise
 from typing import Any
 
 import typer
@@ -96,6 +98,9 @@ def _options(
 
 def call(arguments: list[str]) -> int:
     """Run a command and give its exit code; a wrong flag is a `SconesError` like any mistake."""
+    for flag, value in pairwise(arguments):
+        if flag.startswith("-") and re.fullmatch(r"[+-]?\d{19,}", value):
+            raise SconesError(f"{flag} {value} is too large a number.")
     try:
         return app(arguments, prog_name="scones", standalone_mode=False) or 0
     except _UsageError as mistake:

@@ -6,12 +6,15 @@ import dataclasses
 import functools
 import inspect
 import json
+import math
 import typing
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
 import typer
+
+from scones.errors import SconesError
 
 
 def choice(*names: str, values: Iterable[str], help: str, heading: str | None = None) -> Any:
@@ -53,6 +56,15 @@ ReferencesFlag = Annotated[
 JsonFlag = Annotated[
     bool, typer.Option("--json", help="Print JSON, and nothing else, to standard output.")
 ]
+
+
+def bytes_of(gigabytes: float | None) -> int | None:
+    """Give a limit of memory in bytes."""
+    if gigabytes is None:
+        return None
+    if not 0 < gigabytes < math.inf:
+        raise SconesError(f"--max-memory must be above 0 gigabytes, not {gigabytes}.")
+    return int(gigabytes * 1e9)
 
 
 def print_json(value: Any) -> None:

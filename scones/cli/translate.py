@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scones.cli.flags import DeviceFlag, PrecisionFlag, choice
+from scones.cli.flags import DeviceFlag, PrecisionFlag, bytes_of, choice
 from scones.errors import SconesError
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def translate(
         threshold if search == "all" else None,
         max_states,
         max_seconds,
-        max_memory=None if max_memory is None else int(max_memory * 1e9),
+        max_memory=bytes_of(max_memory),
     )
 
     def answer_exactly(lines: list[tuple[int, str]]) -> None:

@@ -207,7 +207,7 @@ class Parameters:
                 Subwords.load(subwords) if subwords.exists() else None,
                 facts["facts"],
             )
-        except (KeyError, TypeError, IndexError):
+        except (KeyError, TypeError, IndexError, ValueError):
             raise _damaged(folder / "ibm3.json", "an entry is missing or wrong") from None
 
 

@@ -8,6 +8,8 @@ from typing import Any, Literal
 from scones.errors import SconesError
 from scones.recipes import option
 
+_LARGEST = 2**31 - 1
+
 
 @dataclass(frozen=True)
 class ModelConfig:
@@ -30,6 +32,11 @@ class ModelConfig:
             f"{name} must be at least 1, not {getattr(self, name)}"
             for name in (*counts, "feed_forward", "max_length")
             if getattr(self, name) < 1
+        ]
+        problems += [
+            f"{name} is {getattr(self, name)}, which is too large"
+            for name in (*counts, "feed_forward", "max_length")
+            if getattr(self, name) > _LARGEST
         ]
         if self.heads > 0 and self.size % (2 * self.heads):
             problems.append(f"size ({self.size}) must be a multiple of twice heads ({self.heads})")

@@ -25,7 +25,7 @@ from scones.paper.agreement import made_from, origin_of
 from scones.paper.digests import model_digest
 from scones.paper.jobs import Job, run_all
 from scones.paper.plan import Plan, Run
-from scones.paper.results import Direction, Json, Results, choose
+from scones.paper.results import Direction, Json, Results, choose, reading
 from scones.paper.searching import Searching
 from scones.paper.speed import is_timed, measure_speed
 from scones.paper.translating import Translating, is_complete
@@ -149,7 +149,8 @@ class Experiments:
         if self._unfinished and not self.again:
             self._check_agreement()
         if self._searching is not None and self._reaches("search"):
-            self._searching.check()
+            with reading(self.direction.folder):
+                self._searching.check()
 
     def _check_agreement(self) -> None:
         """Refuse to put runs beside others that were made from something else."""
@@ -287,8 +288,9 @@ class Experiments:
         if self.again:
             digests |= {name: model_digest(model) for name, model in models.items()}
         sources, references = self.plan.sets[settings.set].read(settings.sentences)
-        if is_timed(self.direction.speed, digests, settings, len(sources)):
-            return
+        with reading(self.direction.folder):
+            if is_timed(self.direction.speed, digests, settings, len(sources)):
+                return
         for run in runs:
             if run.name not in models:
                 self.say(_gone(run.name, "timed", self.runs))

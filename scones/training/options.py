@@ -66,6 +66,11 @@ class TrainOptions:
             if (value := getattr(self, name)) is not None and not value >= least
         ]
         problems += [
+            f"{name} is {getattr(self, name)}, which is too large"
+            for name, most in _MOST.items()
+            if getattr(self, name) > most
+        ]
+        problems += [
             f"{name} must be above 0, not {value}"
             for name in ("learning_rate", "max_minutes")
             if (value := getattr(self, name)) is not None and not value > 0
@@ -97,6 +102,7 @@ class TrainOptions:
         }
 
 
+_MOST = {"accumulate": 10**6, "learning_rate": 1e6, "weight_decay": 1e6, "clip_norm": 1e12}
 _LEAST = {
     "max_steps": 1,
     "patience": 0,
