@@ -62,8 +62,8 @@ def bytes_of(gigabytes: float | None) -> int | None:
     """Give a limit of memory in bytes."""
     if gigabytes is None:
         return None
-    if not 0 < gigabytes < math.inf:
-        raise SconesError(f"--max-memory must be above 0 gigabytes, not {gigabytes}.")
+    if not math.isfinite(gigabytes):
+        raise SconesError(f"max_memory must be above 0 and finite, not {gigabytes}.")
     return int(gigabytes * 1e9)
 
 

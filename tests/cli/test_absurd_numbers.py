@@ -41,7 +41,7 @@ def test_memory(tiny_model: Path, tmp_path: Path, refused: Refused, memory: str)
     text = tmp_path / "text"
     text.write_text("Tee\n")
     words = ["analyze", tiny_model, "--source", text, "-r", text, "-o", tmp_path / "out"]
-    refused(*words, "--max-memory", memory, said="--max-memory must be above 0 gigabytes")
+    refused(*words, "--max-memory", memory, said="max_memory must be above 0")
 
 
 def test_sizes_of_a_model() -> None:
