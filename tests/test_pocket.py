@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import sys
 import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -25,6 +27,7 @@ from scones.model.transformer import Transformer
 from scones.outputs import output_layer
 from scones.recipes import from_section, load_recipe
 from scones.text.prepare import PrepareConfig
+from scones.text.subwords import Subwords
 from scones.training.options import TrainOptions
 
 ROOT = Path(__file__).parents[1]
@@ -116,8 +119,10 @@ def test_the_recipe_makes_a_model_that_fits(pair: str, monkeypatch: pytest.Monke
     assert f"{prepare.source_language}-{prepare.target_language}" == pair
     output_layer(sections["output"], "[output]")
     from_section(TrainOptions, sections["train"], "[train]")
+    assert prepare.subwords
+    pieces = len(Subwords.load(ROOT / prepare.subwords))
     with torch.device("meta"):
-        model = Transformer(from_section(ModelOptions, sections["model"], "").build(prepare.pieces))
+        model = Transformer(from_section(ModelOptions, sections["model"], "").build(pieces))
     # A byte a weight of a matrix, four a scale or a number of a vector; half a megabyte of pieces.
     parameters = model.parameters()
     size = sum(p.numel() + 4 * len(p) if p.ndim == 2 else 4 * p.numel() for p in parameters)
@@ -131,11 +136,16 @@ def test_the_recipes_are_each_other_the_other_way_round(monkeypatch: pytest.Monk
         for pair in PAIRS
     )
     there, back = one.pop("prepare"), other.pop("prepare")
+    starts = [recipe["train"].pop("start_from") for recipe in (one, other)]
+    assert starts == [f"runs/pocket-start-{pair}" for pair in PAIRS]
     assert one == other
     for name in ("source", "dev_source", "source_language"):
         assert there[name] == back[name.replace("source", "target")]
         assert back[name] == there[name.replace("source", "target")]
-    assert there["held_out"] == back["held_out"]
+    for name in ("held_out", "times"):
+        assert there[name] == back[name]
+    sides = dict(zip(there["source"], there["target"], strict=True))
+    assert [sides[path] for path in there["trusted"]] == back["trusted"]
 
 
 def test_what_the_card_says_comes_from_the_report_and_the_scores(tmp_path: Path) -> None:
@@ -257,3 +267,103 @@ def test_the_readme_says_what_a_shipped_model_finds() -> None:
     shown = " and ".join(f'{one.probability:.2f} "{one.text}"' for one in found)
     assert shown in (ROOT / "README.md").read_text()
     assert sum(one.probability or 0.0 for one in found) > 1  # they need not share
+
+
+def _everyday() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("everyday", ROOT / "recipes/pocket/everyday.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["everyday"] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_what_is_tested_with_is_not_trained_on(tmp_path: Path) -> None:
+    everyday = _everyday()
+    everyday.write(tmp_path)
+    train = everyday.read_blocks(ROOT / "recipes/pocket/phrasebook/train.txt")
+    test = everyday.read_blocks(ROOT / "recipes/pocket/phrasebook/test.txt")
+    assert (len(train) > 300, len(test) > 40) == (True, True)
+    sets = [
+        block
+        for pair in PAIRS
+        for path in everyday.set_files(pair).values()
+        for block in everyday.read_blocks(path)
+    ]
+    for language in ("de", "en"):
+        held_out = {everyday.plain(line) for block in test + sets for line in block.lines[language]}
+        assert not held_out & {everyday.plain(x) for block in train for x in block.lines[language]}
+    listed = set((tmp_path / "held_out.txt").read_text(encoding="utf-8").split("\n"))
+    assert {
+        line for block in test + sets for side in block.lines.values() for line in side
+    } <= listed
+    assert "auf wiedersehen" in listed  # whatever its case and mark
+    lengths = {
+        path.name: len(path.read_text(encoding="utf-8").split("\n")) for path in tmp_path.iterdir()
+    }
+    assert lengths["phrasebook.de"] == lengths["phrasebook.en"] > 1000
+    assert lengths["grammar.de"] == lengths["grammar.en"] > 5000
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_the_sets_are_whole(pair: str) -> None:
+    everyday = _everyday()
+    source = pair[:2]
+    files = everyday.set_files(pair)
+    assert len(files) >= 13
+    for name, path in files.items():
+        blocks = everyday.read_blocks(path)
+        assert len(blocks) >= 40, name
+        for block in blocks:
+            if name == "long":
+                assert len(block.lines[source][0].split()) >= 60
+            if not block.has:  # the accepted translations keep what must be kept
+                assert all(block.kept(line) for line in block.lines[pair[3:]]), block
+
+
+def test_a_set_is_scored_by_matches_and_by_what_is_kept(tmp_path: Path) -> None:
+    everyday = _everyday()
+    (tmp_path / "set.txt").write_text(
+        "# a comment\n\nde: Tee, {name}?\nen: Tea, {name}?\nen: Some tea, {name}?\n"
+        "keep: {name}\nhas: tea | cuppa\nmost: 3\n\nde: Ja.\nen: Yes.\n"
+    )
+    tea, yes = everyday.read_blocks(tmp_path / "set.txt")
+    assert (tea.matches("some tea, {Name}", "en"), tea.matches("Tea?", "en")) == (True, False)
+    assert [
+        tea.kept(x) for x in ("A cuppa, {name}?", "Tea, {Name}?", "{name}", "a b Tea {name}")
+    ] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert (yes.has_checks, tea.has_checks) == (False, True)
+    for wrong, message in (
+        ("en: Tea.\n", "lacks a language"),
+        ("tea\n", "line 1: 'tea' is none of"),
+    ):
+        (tmp_path / "set.txt").write_text(wrong)
+        with pytest.raises(SystemExit, match=message):
+            everyday.read_blocks(tmp_path / "set.txt")
+
+
+def test_numbers_in_words() -> None:
+    everyday = _everyday()
+    for number, german, english in (
+        (1, "eins", "one"),
+        (17, "siebzehn", "seventeen"),
+        (21, "einundzwanzig", "twenty-one"),
+        (101, "einhunderteins", "one hundred one"),
+        (740, "siebenhundertvierzig", "seven hundred forty"),
+        (
+            21_345,
+            "einundzwanzigtausenddreihundertfünfundvierzig",
+            "twenty-one thousand three hundred forty-five",
+        ),
+    ):
+        assert (everyday.german_number(number), everyday.english_number(number)) == (
+            german,
+            english,
+        )
+    assert everyday.english_number(1101, british=True) == "one thousand one hundred and one"

@@ -57,6 +57,14 @@ def prepare(
             rich_help_panel=_TEXT,
         ),
     ] = None,
+    trusted: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="A source or TSV file with right pairs alone: equal texts, any language.",
+            rich_help_panel=_TEXT,
+        ),
+    ] = None,
     dev_source: Annotated[
         Path | None, typer.Option(help="Development set, source.", rich_help_panel=_TEXT)
     ] = None,
@@ -164,6 +172,7 @@ def prepare(
         "target": target,
         "tsv": tsv,
         "times": times,
+        "trusted": trusted,
         "dev_source": dev_source,
         "dev_target": dev_target,
         "held_out": held_out,

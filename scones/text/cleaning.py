@@ -28,8 +28,8 @@ REASONS: Final = {
     "short": "too few words on one side",
     "long": "too many words or characters on one side",
     "ratio": "one side much longer than the other",
-    "copy": "source and target are the same text",
     "held out": "a text of the development or test set",
+    "copy": "source and target are the same text",
     "language (source)": "the source is in another language",
     "language (target)": "the target is in another language",
     "duplicate": "the same pair was there before",
@@ -122,8 +122,11 @@ class Cleaner:
             check_language(target_language)
             self._identifier = LanguageIdentifier()
 
-    def check(self, source: bytes, target: bytes) -> Verdict:
-        """Judge a pair as `reading.pairs` gives it; the cheap checks come first."""
+    def check(self, source: bytes, target: bytes, *, trusted: bool = False) -> Verdict:
+        """Judge a pair as `reading.pairs` gives it; the cheap checks come first.
+
+        A trusted pair may have two equal texts, and look like any language: names often do.
+        """
         if target == NOT_TWO_COLUMNS:
             return Verdict("columns")
         if max(len(source), len(target)) > MAX_LINE_BYTES:
@@ -139,7 +142,7 @@ class Cleaner:
         reason = (
             self._length_fault(len(source_words), len(target_words), source_text, target_text)
             or self._content_fault(source_text, target_text)
-            or self._language_fault(source_text, target_text)
+            or (None if trusted else self._untranslated(source_text, target_text))
         )
         if reason:
             return Verdict(reason)
@@ -167,13 +170,13 @@ class Cleaner:
         return max(one, other) > self.config.max_ratio * min(one, other) + self.config.ratio_slack
 
     def _content_fault(self, source: str, target: str) -> str | None:
-        if self.config.drop_copies and source == target:
-            return "copy"
         if self.held_out and (_digest(source) in self.held_out or _digest(target) in self.held_out):
             return "held out"
         return None
 
-    def _language_fault(self, source: str, target: str) -> str | None:
+    def _untranslated(self, source: str, target: str) -> str | None:
+        if self.config.drop_copies and source == target:
+            return "copy"
         if self._identifier is None:
             return None
         if not self._identifier.accepts(source, self.source_language):

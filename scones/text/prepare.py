@@ -53,6 +53,11 @@ class PrepareConfig:
         "How many times the pairs of each corpus are in the store, in the order of the files, "
         "those of --tsv last; once if not given. More often makes a small corpus count.",
     )
+    trusted: list[Path] = option(
+        [],
+        "Source or TSV files of which every pair is right: lists of names, say, whose two texts may "
+        "be equal and look like any language.",
+    )
     dev_source: Path | None = option(None, "Source text of the development set.")
     dev_target: Path | None = option(None, "Target text of the development set.")
     held_out: list[Path] = option(
@@ -96,6 +101,11 @@ class PrepareConfig:
         if self.times and len(self.times) != corpora:
             problems.append(f"times has {len(self.times)} numbers for {corpora} corpora")
         problems += [f"{one} times is not at least 1" for one in self.times if one < 1]
+        problems += [
+            f"trusted names {path}, which is none of the source or TSV files"
+            for path in self.trusted
+            if path not in (*self.source, *self.tsv)
+        ]
         if problems:
             raise SconesError(f"Nothing can be prepared so: {'; '.join(problems)}.")
         self.cleaning.validate()
@@ -181,7 +191,7 @@ class _Preparation:
         make_cleaner = partial(
             Cleaner, config.cleaning, config.source_language, config.target_language, held_out
         )
-        chunks = _chunks(corpora, config.dos)
+        chunks = _chunks(corpora, config.dos, {*config.trusted})
         with closing(ordered_map(_clean_chunk, chunks, make_cleaner, self.workers)) as results:
             for cleaned in results:
                 corpus = corpora[cleaned.corpus]
@@ -256,6 +266,7 @@ class _Chunk(NamedTuple):
     corpus: int
     first_line: int
     pairs: list[tuple[bytes, bytes]]
+    trusted: bool
 
 
 class _CleanChunk(NamedTuple):
@@ -277,24 +288,25 @@ def _check_beginnings(corpora: Iterable[Corpus], dos: bool) -> None:
             next(pairs(corpus.source, corpus.target, dos=dos))
 
 
-def _chunks(corpora: Iterable[Corpus], dos: bool) -> Iterator[_Chunk]:
+def _chunks(corpora: Iterable[Corpus], dos: bool, trusted: set[Path]) -> Iterator[_Chunk]:
     for number, corpus in enumerate(corpora):
         chunk, size, first = [], 0, 1
+        is_trusted = corpus.source in trusted
         for pair in pairs(corpus.source, corpus.target, dos=dos):
             chunk.append(pair)
             size += len(pair[0]) + len(pair[1])
             if len(chunk) >= CHUNK_PAIRS or size >= CHUNK_BYTES:
-                yield _Chunk(number, first, chunk)
+                yield _Chunk(number, first, chunk, is_trusted)
                 chunk, size, first = [], 0, first + len(chunk)
         if chunk:
-            yield _Chunk(number, first, chunk)
+            yield _Chunk(number, first, chunk, is_trusted)
 
 
 def _clean_chunk(cleaner: Cleaner, chunk: _Chunk) -> _CleanChunk:
     report = CleaningReport()
     kept = []
     for line, (source, target) in enumerate(chunk.pairs, start=chunk.first_line):
-        verdict = cleaner.check(source, target)
+        verdict = cleaner.check(source, target, trusted=chunk.trusted)
         report.add(line, verdict.reason, source, target)
         if verdict.reason is None:
             kept.append((line, verdict))

@@ -92,6 +92,16 @@ def test_every_reason_is_counted_with_an_example(config: PrepareConfig, tmp_path
     assert report.to_json()["dropped"]["duplicate"] == {"pairs": 2, "share": 2 / 45}
 
 
+def test_a_trusted_corpus_may_have_equal_texts(config: PrepareConfig, tmp_path: Path) -> None:
+    names = [("Berlin", "Berlin"), ("Wien", "Vienna"), ("Aachen", "Aachen")]
+    source, target = _write(tmp_path, "places", names)
+    config = replace(config, source=[*config.source, source], target=[*config.target, target])
+    assert prepare(config, tmp_path / "without").dropped["copy"] == 2
+    report = prepare(replace(config, trusted=[source]), tmp_path / "with")
+    assert not report.dropped
+    assert _texts(TokenStore.open(tmp_path / "with"))[-3:] == names
+
+
 def test_corpora_are_pooled_and_duplicates_found_across_them(
     config: PrepareConfig, tmp_path: Path
 ) -> None:
@@ -293,6 +303,7 @@ def test_all_wrong_options_are_named_at_once(tmp_path: Path) -> None:
         "en",
         source=[tmp_path],
         times=[1, 0],
+        trusted=[tmp_path / "elsewhere"],
         dev_source=tmp_path,
         pieces=0,
         max_pieces=-1,
@@ -307,6 +318,7 @@ def test_all_wrong_options_are_named_at_once(tmp_path: Path) -> None:
         "1 source and 0 target",
         "times has 2 numbers for 1 corpora",
         "0 times is not at least 1",
+        "elsewhere, which is none of the source or TSV files",
         "dev_",
     ):
         assert part in str(caught.value)
