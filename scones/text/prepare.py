@@ -55,7 +55,7 @@ class PrepareConfig:
     )
     trusted: list[Path] = option(
         [],
-        "Source or TSV files of which every pair is right: lists of names, say, whose two texts may "
+        "Source or TSV files of which every pair is right: lists of names, say, whose texts may "
         "be equal and look like any language.",
     )
     dev_source: Path | None = option(None, "Source text of the development set.")
