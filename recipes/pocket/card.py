@@ -19,11 +19,24 @@ LICENCES = {
     "msdocs": "CC-BY-4.0",
     "tatoeba": "CC-BY 2.0 FR",
     "libreoffice": "MPL-2.0 / LGPL",
+    "phrases/tatoeba": "CC-BY 2.0",
+    "phrases/phrasebook": "CC0, a part CC-BY-SA",
+    "phrases/food": "ODbL",
+    "phrases/town": "ISC",
+    "dictionary": "GPL-2+ (Ding)",
+    "games": "GPL-2+ / GPL-3+, small parts LGPL-2.1+ and CC-BY-SA-3.0",
+    "wesnoth": "GPL-2+",
+    "cldr/places": "CC-BY-4.0, GPL-2+",
+    "cldr": "Unicode-3.0",
+    "everyday": "Apache-2.0 (our own)",
 }
+"""Of a corpus or of the folder that holds it."""
 
 LIMITS = [
-    "It is small. It knows parliament speeches, product documentation, menus and short everyday "
+    "It is small. It knows parliament speeches, product documentation and short everyday "
     "sentences; news, literature, slang, verse and rare names come out worse, or wrong.",
+    "Typing errors, missing capitals and umlauts, tags and placeholders, and sentences of 60 words "
+    "or more often go wrong; docs/results/pocket.md of the repository counts how often.",
     "It translates a sentence at a time and knows nothing of the one before: split text into "
     "sentences, and look at pronouns, formal and informal address.",
     "Check names, numbers, dates and negations wherever they matter. Do not rely on it in "
@@ -42,7 +55,7 @@ def main(report: Path, scores: Path, name: str) -> None:
     tests, signature = tests_of(scores)
     card = {
         "name": name,
-        "licence": "Apache-2.0",
+        "licence": "code Apache-2.0; weights CC-BY-SA-4.0",
         "data": data_of(json.loads(report.read_text(encoding="utf-8"))),
         "tests": tests,
         "signature": signature,
@@ -56,10 +69,13 @@ def data_of(report: dict[str, Any]) -> dict[str, dict[str, Any]]:
     data = {}
     for corpus in report["corpora"]:
         source = Path(corpus["source"])
-        data[f"{source.parent.name}/{source.name.partition('.')[0]}"] = {
+        folder = source.parent.name
+        name = f"{folder}/{source.name.partition('.')[0]}"
+        data[name] = {
             "pairs read": corpus["pairs_read"],
             "trained on": corpus["pairs_kept"],
-            "licence": LICENCES[source.parent.name],
+            "times": corpus["times"],
+            "licence": LICENCES.get(name) or LICENCES[folder],
         }
     return data
 
