@@ -31,14 +31,12 @@ from common import facts, flags, free_memory, if_it_fits, number, save, seconds,
 from peer import Generate, Ids, hugging_face_model
 from toys import toy_model, toy_pairs
 
-from scones.bridges.engines import TorchSearcher
 from scones.evaluation.metrics import bleu
 from scones.hardware import choose_device
 from scones.ids import END
 from scones.model.folder import ModelFolder
 from scones.outputs import output_layer
-from scones.search.corpus import SearchOptions, padded
-from scones.search.scoring import score_batch
+from scones.search.engine import SearchOptions, TorchSearcher, padded, score_batch
 from scones.text.reading import read_texts
 from scones.text.subwords import Subwords
 

@@ -26,14 +26,11 @@ from typing import Any
 import torch
 from peer import Generate, hugging_face_model
 
-from scones.bridges.ctranslate2 import CTranslate2Searcher
-from scones.bridges.ctranslate2.check import gap
-from scones.bridges.ctranslate2.convert import convert
-from scones.bridges.engines import Searcher, TorchSearcher
+from scones.bridges.ctranslate2 import CTranslate2Searcher, convert, gap
 from scones.evaluation.metrics import bleu
 from scones.ids import END
 from scones.model.folder import ModelFolder
-from scones.search.corpus import SearchOptions
+from scones.search.engine import Searcher, SearchOptions, TorchSearcher
 from scones.text.reading import read_texts
 from scones.text.subwords import Subwords
 from scones.version import commit

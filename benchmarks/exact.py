@@ -29,11 +29,11 @@ from scones.model.folder import ModelFolder
 from scones.model.packing import packed
 from scones.model.transformer import Transformer
 from scones.outputs import OutputLayer, output_layer
-from scones.search.certificate import ExactOptions, ExactResult
-from scones.search.corpus import SearchOptions, length_limit, padded, search_corpus
+from scones.search.engine import SearchOptions, length_limit, padded, search_corpus
 from scones.search.exact import exact_search
 from scones.search.expanding import expander_for
-from scones.search.stepping import Hypothesis
+from scones.search.frontier import ExactOptions, ExactResult
+from scones.search.greedy import Hypothesis
 from scones.text.reading import read_texts
 from scones.text.subwords import Subwords
 

@@ -34,8 +34,7 @@ from common import facts, flags, number, save, seconds, show, take_turns
 from toys import toy_pairs, toy_store
 
 from scones.ibm3.parameters import Distortions, Parameters, Translations
-from scones.ibm3.sampling import Sampler
-from scones.ibm3.story import Story
+from scones.ibm3.sampling import Sampler, Story
 from scones.text.store import Sentences, TokenStore
 from scones.text.subwords import Subwords
 from scones.text.workers import usable_cores

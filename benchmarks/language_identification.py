@@ -26,7 +26,7 @@ Accepts = Callable[[str, str], bool]
 Texts = dict[str, list[str]]
 
 LANGUAGES = ("de", "fi", "lt", "en")
-TUNING_LINES = 300  # of each file: the thresholds of scones.text.language were chosen on them
+TUNING_LINES = 300  # of each file: the thresholds of scones.text.cleaning were chosen on them
 LINES_OF_EACH_FILE = 600  # measured, after those
 CLASSES = ("short", "middle", "long")
 SHORT, MIDDLE = 20, 60  # a line is short or of middle length below so many letters
@@ -119,7 +119,7 @@ def whatlang() -> Accepts:
 
 def ours() -> Accepts:
     """What the cleaner uses."""
-    from scones.text.language import LanguageIdentifier
+    from scones.text.cleaning import LanguageIdentifier
 
     return LanguageIdentifier().accepts
 
@@ -135,7 +135,7 @@ CANDIDATES: dict[str, Callable[[], Accepts]] = {
     "lingua, of four": lingua(four=True),
     "eld": eld,
     "whatlang": whatlang,
-    "scones.text.language": ours,
+    "scones.text.cleaning": ours,
 }
 
 

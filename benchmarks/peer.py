@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from scones.ids import END, PAD
-from scones.search.corpus import SearchOptions, batches_by_length, length_limit, padded
+from scones.search.engine import SearchOptions, batches_by_length, length_limit, padded
 
 Ids = list[list[int]]
 

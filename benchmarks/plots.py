@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from tables import RESULTS, Result, entries, read_results, same_tokens
 
-from scones.paper.analysis_plots import STYLE
+from scones.analysis.figures import STYLE
 
 PRODUCTS = "three products"
 COLOURS = {

@@ -29,7 +29,6 @@ import torch
 from common import facts, flags, number, save, seconds, show, take_turns
 from toys import toy_model, toy_pairs, toy_store
 
-from scones.bridges.engines import TorchSearcher
 from scones.evaluation.metrics import bleu
 from scones.hardware import choose_device
 from scones.ids import END
@@ -37,9 +36,9 @@ from scones.model.config import ModelOptions
 from scones.model.folder import ModelFolder
 from scones.model.transformer import Transformer
 from scones.outputs.scones import Scones
-from scones.search.corpus import SearchOptions
+from scones.search.engine import SearchOptions, TorchSearcher
+from scones.search.greedy import Hypothesis
 from scones.search.shortlist import Shortlist
-from scones.search.stepping import Hypothesis
 from scones.text.reading import read_texts
 from scones.text.store import TokenStore
 

@@ -52,12 +52,10 @@ from scones.outputs.scones import Scones
 from scones.outputs.softmax import Softmax
 from scones.text.batches import pad_batch, plan_batches
 from scones.text.store import ParallelTokens, TokenStore
-from scones.training.data import Batch, PackedBatch, make_batch, make_packed_batch
-from scones.training.experiment import Experiment, new_model
-from scones.training.objective import Objective
+from scones.training.data import Batch, Objective, PackedBatch, make_batch, make_packed_batch
+from scones.training.gpu import Replays, grain, replays_pay
 from scones.training.optimizers import finite_step, make_optimizer
-from scones.training.options import TrainOptions
-from scones.training.replays import Replays, grain, replays_pay
+from scones.training.options import Experiment, TrainOptions, new_model
 
 OURS, OUR_SOFTMAX = "SCONES, ours", "softmax, ours"
 OURS_EAGER = "SCONES, ours, without graphs"

@@ -13,9 +13,8 @@ from scones.errors import SconesError
 from scones.version import __version__
 
 if TYPE_CHECKING:
-    from scones.outputs.fused import fused_cross_entropy, fused_scones_loss
+    from scones.outputs.fused import fused_cross_entropy, fused_scones_loss, sharded_scones_loss
     from scones.outputs.scones import scones_loss
-    from scones.outputs.sharded import sharded_scones_loss
     from scones.translator import Translation, Translator, load
 
 __all__ = [
@@ -37,7 +36,7 @@ _HOMES = {
     "fused_scones_loss": "scones.outputs.fused",
     "load": "scones.translator",
     "scones_loss": "scones.outputs.scones",
-    "sharded_scones_loss": "scones.outputs.sharded",
+    "sharded_scones_loss": "scones.outputs.fused",
 }
 
 

@@ -10,31 +10,37 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import torch
 
-from scones.bridges.ctranslate2 import is_export, open_export
-from scones.bridges.engines import Engine, Searcher, searcher_for
-from scones.bridges.sharing import SharedSearcher
+from scones.bridges.ctranslate2 import CTranslate2Searcher, is_export, open_export
 from scones.errors import SconesError
 from scones.hardware import choose_device
-from scones.model.folder import ModelFolder
+from scones.model.folder import ModelFolder, find_model
 from scones.outputs import output_layer
-from scones.pocket import find_model
 from scones.processes import Processes
-from scones.search.certificate import Certificate, ExactOptions
-from scones.search.corpus import SearchOptions, batches_by_length, length_limit, padded
+from scones.search.engine import (
+    Searcher,
+    SearchOptions,
+    SharedSearcher,
+    TorchSearcher,
+    batches_by_length,
+    length_limit,
+    padded,
+    score_batch,
+)
 from scones.search.exact import Expander, exact_search
 from scones.search.expanding import expander_for
+from scones.search.frontier import Certificate, ExactOptions
+from scones.search.greedy import Hypothesis
 from scones.search.lattice import Lattice
-from scones.search.scoring import score_batch
 from scones.search.shortlist import Shortlist
-from scones.search.stepping import Hypothesis
 from scones.text.subwords import Subwords
 
 logger = logging.getLogger("scones")
 
+Engine = Literal["auto", "torch", "ctranslate2"]
 TooLong = Literal["error", "cut", "skip"]
 Search = Literal["greedy", "beam", "exact", "all"]
 
@@ -122,6 +128,57 @@ def load(
     listed = None if shortlist is None else Shortlist.load(Path(shortlist), model_folder.subwords)
     searcher = searcher_for(model_folder, engine, listed, wanted)
     return Translator(model_folder, searcher, str(folder), wanted)
+
+
+def searcher_for(
+    folder: ModelFolder,
+    engine: Engine,
+    shortlist: Shortlist | None = None,
+    precision: torch.dtype = torch.float32,
+) -> Searcher:
+    """Give a model to an engine, and a shortlist to PyTorch, which alone can use one."""
+    weights = folder.model.output_bias
+    fits = weights.device.type == "cpu" and weights.dtype == torch.float32
+    if engine == "ctranslate2" and not fits:
+        raise SconesError(
+            "CTranslate2 runs on a CPU in float32 here; use the device 'cpu' and the precision "
+            "'float32', or the engine 'torch'."
+        )
+    if engine == "ctranslate2" and shortlist is not None:
+        raise SconesError("CTranslate2 takes no shortlist; use the engine 'auto' or 'torch'.")
+    if engine == "ctranslate2":
+        return CTranslate2Searcher.of(folder)
+    if shortlist is not None:
+        return TorchSearcher(folder, shortlist, precision)
+    if engine == "auto" and fits:
+        return AutoSearcher(folder)
+    return TorchSearcher(folder, precision=precision)
+
+
+@dataclass(frozen=True)
+class AutoSearcher:
+    """CTranslate2 for what it does sooner, greedy search without scores; PyTorch for the rest."""
+
+    folder: ModelFolder
+    tells_scores: ClassVar[bool] = True
+
+    def search(
+        self, sources: Sequence[Sequence[int]], options: SearchOptions
+    ) -> list[list[Hypothesis]]:
+        """Search with the one or the other."""
+        plain = options.search == "greedy" and not options.scores
+        return (self._fastest if plain else self._torch).search(sources, options)
+
+    @cached_property
+    def _torch(self) -> Searcher:
+        return TorchSearcher(self.folder)
+
+    @cached_property
+    def _fastest(self) -> Searcher:
+        try:
+            return CTranslate2Searcher.of(self.folder)
+        except (SconesError, OSError):  # not installed, or no room to convert
+            return self._torch
 
 
 class Translator:

@@ -11,9 +11,9 @@ import random
 from pathlib import Path
 from typing import Any
 
+from scones.analysis.tables import texts_digest
 from scones.evaluation.metrics import score
 from scones.files import write_json
-from scones.paper.digests import texts_digest
 from scones.paper.report import writing
 from scones.paper.report.document import Document, Row, Table
 from scones.paper.report.significance import Marks

@@ -18,14 +18,14 @@ import pytest
 import torch
 
 import scones
-from scones import pocket
 from scones.cli import run
 from scones.errors import SconesError
+from scones.model import folder as pocket
 from scones.model.config import ModelOptions
-from scones.model.storing import store_again
+from scones.model.folder import store_again
 from scones.model.transformer import Transformer
+from scones.options import from_section, load_recipe
 from scones.outputs import output_layer
-from scones.recipes import from_section, load_recipe
 from scones.text.prepare import PrepareConfig
 from scones.text.subwords import Subwords
 from scones.training.options import TrainOptions

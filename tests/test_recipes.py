@@ -10,8 +10,8 @@ import pytest
 
 from scones.errors import SconesError
 from scones.model.config import ModelOptions
+from scones.options import describe_type, from_section, load_recipe, option
 from scones.outputs import output_layer
-from scones.recipes import describe_type, from_section, load_recipe, option
 from scones.text.cleaning import CleaningConfig
 from scones.text.prepare import PrepareConfig
 from scones.training.options import TrainOptions

@@ -12,7 +12,7 @@ import pytest
 
 import scones
 from scones import SconesError, Translation, Translator
-from scones.search.certificate import ExactOptions
+from scones.search.frontier import ExactOptions
 from scones.translator import ExactTranslations
 
 SEARCHES = [{}, {"search": "beam", "beam_size": 3, "n_best": 3}]

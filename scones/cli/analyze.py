@@ -85,10 +85,10 @@ def analyze(
             --source test.de -r test.en --sentences 200 --max-states 100000 \\
             --beam-size 1 --beam-size 4 --beam-size 100 -o runs/analysis
     """
-    from scones.paper.analysis import Analyzer
-    from scones.paper.analysis_plots import draw
-    from scones.paper.analysis_tables import markdown
-    from scones.search.certificate import ExactOptions
+    from scones.analysis.analyze import Analyzer
+    from scones.analysis.figures import draw
+    from scones.analysis.tables import markdown
+    from scones.search.frontier import ExactOptions
     from scones.text.reading import read_aligned
 
     if sentences is not None and sentences < 1:

@@ -21,7 +21,7 @@ from scones.errors import SconesError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from scones.paper.comparison import Comparison, Judged
+    from scones.analysis.compare import Comparison, Judged
 
 
 def compare(
@@ -56,9 +56,9 @@ def compare(
     """
     from rich.console import Console
 
+    from scones.analysis.compare import compare as compare_models
+    from scones.analysis.compare import read_judged
     from scones.files import write_json
-    from scones.paper.comparison import compare as compare_models
-    from scones.paper.comparison import read_judged
     from scones.text.reading import read_aligned
 
     if output and not output.parent.is_dir():

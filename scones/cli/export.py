@@ -115,7 +115,7 @@ def _as_folder(
 ) -> None:
     from scones.files import read_json
     from scones.model.card import check_told
-    from scones.model.storing import store_again
+    from scones.model.folder import store_again
 
     told = check_told(read_json(card), str(card)) if card else {}
     storage = "int8" if to == "pocket" else "float32"

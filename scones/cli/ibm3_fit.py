@@ -11,11 +11,10 @@ import typer
 
 from scones.cli.flags import DosFlag, JsonFlag, flags_of, print_json
 from scones.errors import SconesError
-from scones.ibm3.options import Cut, FitOptions
+from scones.ibm3.parameters import Cut, FitOptions
 
 if TYPE_CHECKING:
-    from scones.ibm3.corpus import FilePairs, StorePairs
-    from scones.ibm3.fitting import Progress
+    from scones.ibm3.fitting import FilePairs, Progress, StorePairs
     from scones.ibm3.report import Example, FitReport
 
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="The folder to make.")]
@@ -126,7 +125,7 @@ def _corpus(
     pairs: int | None,
     dos: bool,
 ) -> StorePairs | FilePairs:
-    from scones.ibm3.corpus import FilePairs, StorePairs
+    from scones.ibm3.fitting import FilePairs, StorePairs
     from scones.text.store import TokenStore
     from scones.text.subwords import Subwords
 

@@ -51,9 +51,9 @@ def measure(
         scones ibm3 measure de-en.ibm3 --source dev.de -o runs/ambiguity
         scones ibm3 measure de-en.ibm3 --store data/de-en -T 0.1 -T 1 -o out
     """
+    from scones.analysis.figures import draw_ambiguity
     from scones.ibm3.ambiguity import Measure, markdown
     from scones.ibm3.parameters import Parameters
-    from scones.paper.ambiguity_plots import draw_ambiguity
     from scones.version import versions
 
     if sentences < 1:

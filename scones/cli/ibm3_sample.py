@@ -107,8 +107,7 @@ def _sample_text(
     from dataclasses import asdict
 
     from scones.cli.stream import chunks_of_lines
-    from scones.ibm3.samples import Counts
-    from scones.ibm3.sampling import Sampler
+    from scones.ibm3.sampling import Counts, Sampler
 
     sampler = Sampler(parameters, temperature, seed, **settings)
     counts = Counts()

@@ -14,7 +14,7 @@ import typer
 from scones.cli.flags import JsonFlag, print_json
 from scones.errors import SconesError
 from scones.files import read_json
-from scones.pocket import find_model
+from scones.model.folder import find_model
 
 
 def info(

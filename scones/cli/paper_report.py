@@ -39,7 +39,7 @@ def report(
         scones paper report docs/results/paper report
         scones paper report docs/results/paper report --data ~/corpora
     """
-    from scones.paper.analysis_plots import can_draw
+    from scones.analysis.figures import can_draw
     from scones.paper.report.writing import write_report
 
     written = write_report(results, out, data, bleurt)

@@ -209,7 +209,7 @@ def prepare(
 
 def _reverse(other: Path, store: Path, given: dict[str, Any], as_json: bool) -> None:
     """Make the store of the other direction, which nothing but --overwrite goes with."""
-    from scones.text.reversing import reverse_store
+    from scones.text.store import reverse_store
 
     overwrite = given.pop("overwrite", False)
     if given:
@@ -230,7 +230,7 @@ def _config(
     recipe: Path | None, flags: dict[str, Any], cleaning_flags: dict[str, Any]
 ) -> PrepareConfig:
     """What the recipe says, and over it what the flags say."""
-    from scones.recipes import from_section, load_recipe
+    from scones.options import from_section, load_recipe
     from scones.text.cleaning import CleaningConfig
     from scones.text.prepare import PrepareConfig
 

@@ -15,8 +15,8 @@ def publish(
     stem: Path, result: Any, tables: str, draw: Callable[[], object], as_json: bool
 ) -> None:
     """Write STEM.json and STEM.md, draw where plots can be, and print the tables or the JSON."""
+    from scones.analysis.figures import can_draw
     from scones.files import write_file, write_json
-    from scones.paper.analysis_plots import can_draw
 
     write_json(stem.with_suffix(".json"), result)
     write_file(stem.with_suffix(".md"), tables)

@@ -14,8 +14,8 @@ from scones.model.config import ModelOptions
 from scones.training.options import TrainOptions
 
 if TYPE_CHECKING:
-    from scones.training.experiment import Experiment
-    from scones.training.state import TrainResult
+    from scones.training.checkpoints import TrainResult
+    from scones.training.options import Experiment
 
 OUTPUT_LAYERS = ("scones", "softmax")  # asking scones.outputs would import PyTorch
 
@@ -100,9 +100,9 @@ def read_experiment(
     label_smoothing: float | None,
 ) -> Experiment:
     """Put together what the recipe says and, over it, what the flags say."""
+    from scones.options import from_section, load_recipe
     from scones.outputs import output_layer as make_output
-    from scones.recipes import from_section, load_recipe
-    from scones.training.experiment import Experiment
+    from scones.training.options import Experiment
 
     sections = load_recipe(recipe, "model", "output", "train") if recipe else {}
     place = str(recipe) if recipe else "flags"

@@ -98,8 +98,8 @@ def translate(
         torchrun --nproc-per-node 4 -m scones translate runs/de-en < input.de
     """
     from scones.processes import connected
-    from scones.search.certificate import ExactOptions
     from scones.search.exact import in_order
+    from scones.search.frontier import ExactOptions
     from scones.translator import load
 
     if chunk < 1:

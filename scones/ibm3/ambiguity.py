@@ -29,9 +29,17 @@ from numpy.typing import NDArray
 from scones.errors import SconesError
 from scones.evaluation.metrics import bleu
 from scones.ibm3.parameters import Parameters
-from scones.ibm3.samples import Counts, Ids, Lengths, Samples
-from scones.ibm3.sampling import Sampler
-from scones.ibm3.story import MAX_LENGTH, SEEN, Outcome, check_temperature
+from scones.ibm3.sampling import (
+    MAX_LENGTH,
+    SEEN,
+    Counts,
+    Ids,
+    Lengths,
+    Outcome,
+    Sampler,
+    Samples,
+    check_temperature,
+)
 from scones.text.store import FlatSentences
 
 GRID = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)

@@ -1,4 +1,4 @@
-"""The story of `scones.ibm3.story`, compiled by numba.
+"""The story of `scones.ibm3.sampling`, compiled by numba.
 
 Every sentence has dice of its own, made from the seed and the sentence's number alone. So its
 translation depends on nothing else: not on threads, chunks or neighbours. The dice are Philox
@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scones.ibm3.parameters import ANY
-from scones.ibm3.story import ATTEMPTS, DROPPED, SEEN, Outcome
+from scones.ibm3.sampling import ATTEMPTS, DROPPED, SEEN, Outcome
 
 _VACANT = -1
 _TRANSLATED = int(Outcome.TRANSLATED)

@@ -9,22 +9,199 @@ one model to the next it cannot be compared.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scones.errors import SconesError
-from scones.ibm3.corpus import Pair
-from scones.ibm3.options import FitOptions
-from scones.ibm3.parameters import Parameters
+from scones.ibm3.parameters import (
+    FitOptions,
+    Parameters,
+    pack_distortions,
+    pack_fertilities,
+    pack_translations,
+)
 from scones.ibm3.report import FitReport, Stage
-from scones.ibm3.tables import pack_distortions, pack_fertilities, pack_translations
-from scones.ibm3.thot import FIRST_WORD, NULL, Tables, import_thot
+from scones.text import reading
+from scones.text.store import TokenStore
 from scones.text.subwords import Subwords
+
+# Where pairs of sentences come from: a store, or two text files.
+
+_AT_ONCE = 10_000
+
+Pair = tuple[Sequence[int] | NDArray[Any], Sequence[int] | NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class StorePairs:
+    """The training pairs of a store, or some of them from all over it."""
+
+    store: TokenStore
+    limit: int | None = None
+
+    @property
+    def source_words(self) -> list[str]:
+        """The pieces."""
+        return self.subwords.pieces(range(len(self.subwords)))
+
+    target_words = source_words
+
+    @property
+    def subwords(self) -> Subwords:
+        """The model whose pieces are the words."""
+        return self.store.subwords
+
+    def __iter__(self) -> Iterator[Pair]:
+        pairs = self.store.split("train")
+        for index in range(len(pairs)):
+            if _is_chosen(index, len(pairs), self.limit):
+                yield pairs.source(index), pairs.target(index)
+
+
+@dataclass
+class FilePairs:
+    """The lines of two files, split by a subword model or else at spaces."""
+
+    source: Path
+    target: Path
+    subwords: Subwords | None = None
+    limit: int | None = None
+    dos: bool = False
+    _words: tuple[dict[str, int], dict[str, int]] = field(default_factory=lambda: ({}, {}))
+    _lines: int = 0
+
+    def __post_init__(self) -> None:
+        """Read the files once, for their words and their number of lines."""
+        for texts in self._texts():
+            self._lines += 1
+            if not self.subwords:
+                for words, text in zip(self._words, texts, strict=True):
+                    for word in text.split():
+                        words.setdefault(word, len(words))
+
+    @property
+    def source_words(self) -> list[str]:
+        """The pieces, or all words of the source file as they come."""
+        return self._all_words(0)
+
+    @property
+    def target_words(self) -> list[str]:
+        """The pieces, or all words of the target file as they come."""
+        return self._all_words(1)
+
+    def _all_words(self, side: int) -> list[str]:
+        if self.subwords:
+            return self.subwords.pieces(range(len(self.subwords)))
+        return list(self._words[side])
+
+    def __iter__(self) -> Iterator[Pair]:
+        chosen = (
+            texts
+            for number, texts in enumerate(self._texts())
+            if _is_chosen(number, self._lines, self.limit)
+        )
+        while some := list(islice(chosen, _AT_ONCE)):
+            yield from zip(
+                *(self._encode(side, texts) for side, texts in enumerate(zip(*some, strict=True))),
+                strict=True,
+            )
+
+    def _encode(self, side: int, texts: Sequence[str]) -> list[list[int]]:
+        if self.subwords:
+            return self.subwords.encode(texts)
+        words = self._words[side]
+        return [[words[word] for word in text.split()] for text in texts]
+
+    def _texts(self) -> Iterator[tuple[str, str]]:
+        lines = reading.pairs(self.source, self.target, dos=self.dos)
+        for number, pair in enumerate(lines, start=1):
+            for path, line in zip((self.source, self.target), pair, strict=True):
+                if fault := reading.bad_byte(line):
+                    raise SconesError(
+                        f"{path}, line {number:,} is not UTF-8 text ({fault}); clean the text "
+                        "with scones prepare, and fit to its store."
+                    )
+            yield pair[0].decode(), pair[1].decode()
+
+
+def _is_chosen(index: int, total: int, limit: int | None) -> bool:
+    """Say whether this is one of `limit` places that are spread evenly over `total`."""
+    if limit is None or limit >= total:
+        return True
+    return (index + 1) * limit // total > index * limit // total
+
+
+# What sil-thot estimated: its saved tables, read into ours.
+#
+# sil-thot numbers words itself, from 3 on: 0 is NULL, 1 and 2 belong to no word. Its files hold
+# records without a header, little-endian, of logarithms of expected counts: that of an entry, and
+# that of all entries with the same condition, so that their difference is a log-probability.
+#
+# What its functions of single probabilities add on top, a floor of 1e-7 and guesses for words that
+# it has never seen, is not taken over: it would be noise, which a high temperature makes loud.
+
+NULL = 0
+FIRST_WORD = 3
+
+_COUNTS = [("entry", "<f4"), ("all", "<f4")]
+_TRANSLATION = np.dtype([("source", "<u4"), ("target", "<u4"), *_COUNTS])
+_FERTILITY = np.dtype([("source", "<u4"), ("fertility", "<u4"), *_COUNTS])
+_DISTORTION = np.dtype([("place", "<u4", 4), *_COUNTS])  # i, l (0 for any), m, j
+
+# Of the millions of pairs of words that occur together, almost all are as good as impossible.
+_NOTHING = 1e-9
+_RECORDS_AT_ONCE = 1 << 22
+
+Records = NDArray[Any]
+
+
+def import_thot() -> Any:
+    """Give sil-thot's module of alignment models."""
+    try:
+        from thot import alignment
+    except ImportError:
+        raise SconesError("Fitting IBM Model 3 needs sil-thot; install scones[ibm3].") from None
+    return alignment
+
+
+class Tables:
+    """The entries of all tables of a model of sil-thot, by sil-thot's numbers of words."""
+
+    def __init__(self, model: Any) -> None:
+        """Let a fitted `Ibm3AlignmentModel` save itself, and read that."""
+        with TemporaryDirectory(prefix="scones-ibm3-") as folder:
+            prefix = Path(folder) / "model"
+            if not model.print(str(prefix)):
+                raise SconesError(
+                    f"sil-thot could not save its tables in {folder}; make room there, or name "
+                    "another folder with the environment variable TMPDIR."
+                )
+            self.translations, self.translation_probs = _read(prefix, "ibm_lexnd", _TRANSLATION)
+            self.fertilities, self.fertility_probs = _read(prefix, "fertnd", _FERTILITY)
+            distortions, self.distortion_probs = _read(prefix, "distnd", _DISTORTION)
+            self.distortions: NDArray[np.uint32] = distortions["place"]
+            self.p1 = float(prefix.with_suffix(".p1").read_text())
+
+
+def _read(prefix: Path, ending: str, kind: np.dtype[Any]) -> tuple[Records, NDArray[np.float64]]:
+    """Read the records that have a probability at all, a part of the file at a time."""
+    records, probs = [np.zeros(0, kind)], [np.zeros(0)]
+    with prefix.with_suffix(f".{ending}").open("rb") as file:
+        while len(part := np.fromfile(file, kind, _RECORDS_AT_ONCE)):
+            prob = np.exp(part["entry"].astype(np.float64) - part["all"])
+            kept = prob > _NOTHING
+            records.append(part[kept])
+            probs.append(prob[kept])
+    return np.concatenate(records), np.concatenate(probs)
+
 
 SAMPLED_PAIRS = 2000
 # The probability of a longer sentence may be less than the smallest number that sil-thot can hold.

@@ -23,9 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scones.errors import SconesError
-from scones.ibm3.options import Cut
-from scones.ibm3.parameters import ANY, Parameters
-from scones.ibm3.tables import pack_distortions, pack_fertilities, pack_translations
+from scones.ibm3.parameters import (
+    ANY,
+    Cut,
+    Parameters,
+    pack_distortions,
+    pack_fertilities,
+    pack_translations,
+)
 from scones.text.reading import read_texts
 from scones.text.subwords import Subwords
 

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from scones.kernels.dropping import dropping, kept
+from scones.kernels.norm import dropping, kept
 
 _ROWS = 4
 """Tokens of a program, one for each warp."""

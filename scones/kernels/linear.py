@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from scones.kernels.products import product_into
+from scones.kernels.head import product_into
 
 _ROWS, _COLUMNS = 16, 128
 """The tile of numbers that a program holds."""

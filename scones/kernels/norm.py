@@ -2,7 +2,7 @@
 
 Between the matrix products of two blocks of a Transformer numbers are only added, dropped and
 normed: a handful of operations that each would read and write everything. Numbers are dropped by
-the same hash as in `scones.model.dropout`.
+the same hash as in `scones.model.transformer`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,27 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from scones.kernels.dropping import dropping, kept
+# Which numbers are dropped: those whose place and seed hash to the lowest values.
+#
+# The hash is that of `scones.model.transformer`.
+
+
+@triton.jit
+def kept(place, seed, lowest_kept):
+    """Say which numbers are not dropped."""
+    number = (place ^ tl.load(seed)) * -0x61C88647
+    number = (number ^ ((number >> 16) & 0xFFFF)) * -0x7A143595
+    return (number ^ ((number >> 13) & 0x7FFFF)) * -0x3D4D51CB >= lowest_kept
+
+
+def dropping(rate: float) -> dict[str, Any]:
+    """Give the settings of a kernel that drops at this rate."""
+    return {
+        "lowest_kept": round(rate * 2**32) - 2**31,
+        "lift": 1 / (1 - rate),
+        "DROPS": rate > 0,
+    }
+
 
 _ROWS = 2
 """Rows of a block, one for each warp."""

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from scones.errors import SconesError
-from scones.recipes import option
+from scones.options import option
 
 _LARGEST = 2**31 - 1
 

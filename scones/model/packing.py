@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from scones.model.cache import JoinedState
+from scones.model.decoder import JoinedState
 from scones.model.transformer import DecoderLayer, Transformer
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from scones.model.dropout import Dropout
+if TYPE_CHECKING:
+    from scones.model.transformer import Dropout
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Spans:
 
         Attention weights are dropped at `rate`, by `seed`.
         """
-        from scones.kernels.packed_attention import attend_within
+        from scones.kernels.attention import attend_within
 
         projected_N3HK = projected_NX.view(projected_NX.size(0), 3, heads, -1)
         return attend_within(projected_N3HK, self.starts, self.longest, causal, seed, rate)
@@ -41,7 +43,7 @@ class Spans:
         rate: float,
     ) -> Tensor:
         """Let every sentence attend to its own part of a memory of keys and values."""
-        from scones.kernels.packed_attention import attend_across
+        from scones.kernels.attention import attend_across
 
         return attend_across(
             queries_ND.view(queries_ND.size(0), heads, -1),

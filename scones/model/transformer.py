@@ -20,12 +20,149 @@ from torch.nn import functional
 
 from scones.ids import PAD
 from scones.kernels import attention_fits, usable
-from scones.model.cache import DecoderState, LayerCache
 from scones.model.config import ModelConfig
-from scones.model.dropout import Dropout, Noise
-from scones.model.linear import Linear
+from scones.model.decoder import DecoderState, LayerCache
 from scones.model.spans import PackedTokens, Spans
-from scones.model.stream import Stream
+
+# Dropout, and a cheap source of chance for kernels.
+#
+# PyTorch's random numbers cost more than all else that a kernel does to a number. Dropout needs far
+# less than they give: whether a number goes may be read off a hash of its place and of a seed that
+# is drawn anew for every step.
+
+
+class Noise:
+    """The seeds of one step, one for every place in a model where numbers are dropped."""
+
+    def __init__(self) -> None:
+        self.sites = 0
+        self.seeds_S = torch.zeros(0, dtype=torch.int32)
+
+    def draw(self, device: torch.device) -> None:
+        """Draw new seeds from PyTorch's generator of a device."""
+        if self.seeds_S.device != device or self.seeds_S.numel() != self.sites:
+            self.seeds_S = torch.zeros(self.sites, dtype=torch.int32, device=device)
+        self.seeds_S.random_()
+
+    def site(self) -> int:
+        """Give a new place its number."""
+        self.sites += 1
+        return self.sites - 1
+
+
+class Dropout(nn.Module):
+    """Set numbers to 0 at random while training, and scale the others up."""
+
+    def __init__(self, rate: float, noise: Noise) -> None:
+        super().__init__()
+        self.rate = rate
+        self.noise = noise
+        self.site = noise.site()
+
+    def chance(self) -> tuple[Tensor, float]:
+        """Give this step's seed and the rate at which numbers go, for kernels."""
+        return self.noise.seeds_S[self.site], self.rate if self.training else 0.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Drop numbers."""
+        if not self.training or self.rate == 0:
+            return x
+        return functional.dropout(x, self.rate)
+
+
+def hashed_dropout(x: Tensor, rate: float, seed: Tensor) -> Tensor:
+    """Drop the numbers whose place and `seed` (a scalar, int32) hash to the lowest values.
+
+    The kernels do so themselves (`scones.kernels.norm`); this is their twin.
+    """
+    place = torch.arange(x.numel(), dtype=torch.int32, device=x.device).view(x.shape)
+    lowest_kept = round(rate * 2**32) - 2**31
+    return torch.where(_hash(place, seed) >= lowest_kept, x * (1 / (1 - rate)), 0.0)
+
+
+def _hash(number: Tensor, seed: Tensor) -> Tensor:
+    """Scatter numbers evenly over all 32 bits: multiply and fold, again and again."""
+    number = (number ^ seed) * -0x61C88647
+    number = (number ^ ((number >> 16) & 0xFFFF)) * -0x7A143595
+    return (number ^ ((number >> 13) & 0x7FFFF)) * -0x3D4D51CB
+
+
+# A linear layer that takes its kernels where it finds rows on a device that has them.
+
+
+class Linear(nn.Linear):
+    """PyTorch's layer, with a faster way for rows (N, D) on a GPU."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Multiply and add the bias."""
+        return self._fast(x) if _has_kernels(x) else super().forward(x)
+
+    def relu(self, x: Tensor) -> Tensor:
+        """Do the same, and cut what is negative."""
+        return self._fast(x, relu=True) if _has_kernels(x) else functional.relu(super().forward(x))
+
+    def without_bias(self, x: Tensor) -> Tensor:
+        """Multiply only."""
+        if not _has_kernels(x):
+            return functional.linear(x, self.weight)
+        from scones.kernels.linear import linear
+
+        return linear(x, self.weight, None)
+
+    def _fast(self, x: Tensor, relu: bool = False) -> Tensor:
+        from scones.kernels.linear import linear
+
+        return linear(x, self.weight, self.bias, relu)
+
+
+def _has_kernels(x: Tensor) -> bool:
+    return x.ndim == 2 and usable(x.device)
+
+
+# The stream through a stack of layers: what every block reads, normed, and adds to.
+
+Waiting = tuple[Tensor, Linear, Dropout]
+
+
+class Stream:
+    """A sum to which blocks add; the last addition waits for the next norm.
+
+    On a GPU both are done in one pass (`fused`), for which the sum has to be rows (N, D).
+    """
+
+    def __init__(self, x: Tensor, fused: bool) -> None:
+        self._x = x
+        self._fused = fused
+        self._waiting: Waiting | None = None
+
+    def add(self, made: Tensor, output: Linear, dropout: Dropout) -> None:
+        """Add what a block made, sent through its output layer and dropout."""
+        self._waiting = made, output, dropout
+
+    def normed(self, norm: nn.LayerNorm) -> Tensor:
+        """Give the norm of the sum."""
+        waiting, self._waiting = self._waiting, None
+        if self._fused:
+            return self._normed_by_kernels(norm, waiting)
+        if waiting is not None:
+            made, output, dropout = waiting
+            self._x = self._x + dropout(output(made))
+        normed: Tensor = norm(self._x)
+        return normed
+
+    def _normed_by_kernels(self, norm: nn.LayerNorm, waiting: Waiting | None) -> Tensor:
+        from scones.kernels import norm as kernels
+
+        if waiting is None:
+            self._x, normed = kernels.norm(self._x, norm.weight, norm.bias, norm.eps)
+            return normed
+        made, output, dropout = waiting
+        vectors = (output.bias, norm.weight, norm.bias)
+        self._x, normed = kernels.add_and_norm(
+            self._x, output.without_bias(made), *vectors, norm.eps, *dropout.chance()
+        )
+        return normed
+
 
 Extent = Tensor | Spans | None
 """Where sentences end: a mask over padded ones, spans of packed ones, or nowhere special."""

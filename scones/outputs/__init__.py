@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from scones.errors import SconesError
+from scones.options import from_section
 from scones.outputs.base import OutputLayer
-from scones.recipes import from_section
 
 __all__ = ["OutputLayer", "output_layer"]
 

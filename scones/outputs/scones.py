@@ -19,9 +19,9 @@ from torch.nn import functional
 
 from scones.errors import SconesError
 from scones.ids import PAD
+from scones.options import option
 from scones.outputs.base import OutputLayer, best_logits, check_smoothing, without_padding
 from scones.outputs.fused import SconesRule, loss_sum
-from scones.recipes import option
 
 
 def scones_loss(

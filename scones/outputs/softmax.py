@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from scones.ids import PAD
+from scones.options import option
 from scones.outputs.base import OutputLayer, best_logits, check_smoothing, without_padding
 from scones.outputs.fused import SoftmaxRule, loss_sum
-from scones.recipes import option
 
 
 @dataclass(frozen=True)

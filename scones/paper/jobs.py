@@ -21,7 +21,7 @@ from typing import Any
 from scones.errors import SconesError
 from scones.files import read_json, write_json
 from scones.hardware import SHARES
-from scones.training.interruption import interruptible
+from scones.training.loop import interruptible
 
 _PAUSE = 0.1
 """Seconds between two looks at what is running."""

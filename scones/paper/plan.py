@@ -19,12 +19,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from scones.analysis.tables import texts_digest
 from scones.errors import SconesError
 from scones.model.config import ModelOptions
+from scones.options import entries, from_entries, from_section, load_recipe
 from scones.outputs import output_layer
-from scones.paper.digests import texts_digest
 from scones.paper.results import run_name
-from scones.recipes import entries, from_entries, from_section, load_recipe
 from scones.text.reading import read_aligned
 from scones.text.store import TokenStore
 from scones.training.options import TrainOptions

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scones.analysis.compare import compare
 from scones.errors import SconesError
 from scones.evaluation.significance import mark
 from scones.files import read_json, write_file, write_json
 from scones.model.folder import read_model_config
-from scones.paper.comparison import compare
 from scones.text.store import TokenStore
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 
+from scones.analysis.tables import texts_digest
 from scones.errors import SconesError
-from scones.paper.digests import texts_digest
 from scones.paper.plan import Plan
 from scones.paper.results import Direction, SearchResult
 from scones.paper.translating import scored

@@ -20,9 +20,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from scones.analysis.tables import model_digest
 from scones.errors import SconesError
 from scones.paper.agreement import made_from, origin_of
-from scones.paper.digests import model_digest
 from scones.paper.jobs import Job, run_all
 from scones.paper.plan import Plan, Run
 from scones.paper.results import Direction, Json, Results, choose, reading

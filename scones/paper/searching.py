@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from scones.analysis.analyze import read_modes
+from scones.analysis.tables import texts_digest
 from scones.errors import SconesError
 from scones.files import read_json, sole_use
-from scones.paper.digests import texts_digest
 from scones.paper.plan import Plan, Run, SearchSettings
 from scones.paper.results import Direction, Json, hypothesis_file, one_line
-from scones.paper.searched import read_modes
 
 _SHARED = ("source_digest", "reference_digests", "sentences", "precision", "first_beam", "limits")
 """What all systems of an analysis must have in common."""

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from scones.analysis.compare import facts
+from scones.analysis.tables import model_digest
 from scones.evaluation.metrics import bleu
 from scones.model.folder import read_model_config
-from scones.paper.comparison import facts
-from scones.paper.digests import model_digest
 from scones.paper.plan import SpeedSettings
 from scones.paper.results import Direction, hypothesis_file, one_line
 from scones.translator import Translator, load

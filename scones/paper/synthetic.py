@@ -21,16 +21,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from scones.analysis.analyze import read_modes
+from scones.analysis.compare import facts
 from scones.errors import SconesError
 from scones.evaluation.significance import paired_bootstrap
 from scones.files import read_json
-from scones.ibm3.story import check_temperature
+from scones.ibm3.sampling import check_temperature
 from scones.model.config import ModelOptions
 from scones.model.folder import read_model_config
+from scones.options import from_section, load_recipe
 from scones.outputs import output_layer
-from scones.paper.comparison import facts
 from scones.paper.jobs import Job, run_all
-from scones.paper.searched import read_modes
 from scones.paper.synthetic_language import (
     Language,
     LanguageSettings,
@@ -38,7 +39,6 @@ from scones.paper.synthetic_language import (
     sample_language,
 )
 from scones.paper.synthetic_verdict import judge
-from scones.recipes import from_section, load_recipe
 from scones.training.options import TrainOptions
 
 BEAM = 4

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scones.paper.analysis_plots import COLOURS, new_figure, save
+from scones.analysis.figures import COLOURS, new_figure, save
 from scones.paper.synthetic_tables import labels
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from scones.analysis.tables import limits_sentence, percent, table_lines
 from scones.evaluation.significance import mark
-from scones.paper.analysis_tables import limits_sentence, percent, table_lines
 from scones.paper.synthetic_verdict import verdict_sentences
 
 Row = dict[str, Any]

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from scones.analysis.compare import facts
+from scones.analysis.tables import model_digest, texts_digest
 from scones.evaluation.metrics import score
 from scones.files import read_json
 from scones.model.folder import read_model_config
-from scones.paper.comparison import facts
-from scones.paper.digests import model_digest, texts_digest
 from scones.paper.plan import EvaluationSet, Plan, Run
 from scones.paper.results import (
     Direction,

@@ -21,7 +21,7 @@ from torch import Tensor
 from scones.errors import SconesError
 from scones.ids import END, PAD
 from scones.outputs import OutputLayer
-from scones.search.stepping import Hypothesis, Stepper, should_leave
+from scones.search.greedy import Hypothesis, Stepper, should_leave
 
 _NEVER = float("-inf")
 

@@ -23,10 +23,17 @@ from torch import Tensor
 from scones.hardware import spare_memory
 from scones.ids import END, PAD
 from scones.outputs import OutputLayer
-from scones.search.certificate import ExactOptions, ExactResult, Limit
-from scones.search.frontier import BYTES_A_PREFIX, Prefixes, Stack, Tree
-from scones.search.ledger import Ledger
-from scones.search.stepping import Hypothesis
+from scones.search.frontier import (
+    BYTES_A_PREFIX,
+    ExactOptions,
+    ExactResult,
+    Ledger,
+    Limit,
+    Prefixes,
+    Stack,
+    Tree,
+)
+from scones.search.greedy import Hypothesis
 
 T = TypeVar("T")
 _NEVER = float("-inf")

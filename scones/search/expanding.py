@@ -19,11 +19,11 @@ from torch.nn import functional
 
 from scones.model.packing import packed
 from scones.model.transformer import Attention, DecoderLayer, Transformer, source_mask
-from scones.search.corpus import batches_by_length, padded
+from scones.search.engine import batches_by_length, padded
 from scones.search.exact import Expander
 
 if TYPE_CHECKING:
-    from scones.model.inference import Sources
+    from scones.model.gpu import Sources
 
 _ENCODED_TOGETHER = 4096
 
@@ -150,7 +150,7 @@ class PooledInference:
     """A Transformer on a GPU: attention follows each prefix' path through the pool."""
 
     def __init__(self, model: Transformer, precision: torch.dtype) -> None:
-        from scones.model.inference import Inference
+        from scones.model.gpu import Inference
 
         self._model = Inference(model, precision)
         self.device = model.device
@@ -173,8 +173,8 @@ class PooledInference:
     @torch.inference_mode()
     def open(self, sources: Sequence[Sequence[int]], rows: int) -> None:
         """Encode sentences and make room for so many prefixes."""
-        from scones.model.inference import Sources
-        from scones.search.slots import ENCODED_TOGETHER, packed_sources, runs_of
+        from scones.model.gpu import Sources
+        from scones.search.gpu import ENCODED_TOGETHER, packed_sources, runs_of
 
         lengths = [len(source) + 1 for source in sources]
         starts = [0, *accumulate(lengths)]
@@ -196,7 +196,7 @@ class PooledInference:
         self, tokens_R: Tensor, paths_RT: Tensor, depths_R: Tensor, sentences_R: Tensor
     ) -> Tensor:
         """Feed a token to each prefix and give the logits (R, V) of the next."""
-        from scones.model.inference import Rows
+        from scones.model.gpu import Rows
 
         assert self._sources is not None
         # The kernels look for position t of owner o in row o + t, as pools have one position a row.

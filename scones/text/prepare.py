@@ -8,26 +8,195 @@ from __future__ import annotations
 
 import errno
 import shutil
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from scones.errors import SconesError
 from scones.files import new_folder, write_json
-from scones.recipes import option
-from scones.text.cleaning import Cleaner, CleaningConfig, CleaningReport, text_digest
-from scones.text.duplicates import DuplicateFinder
-from scones.text.language import check_language
+from scones.options import option
+from scones.text.cleaning import (
+    Cleaner,
+    CleaningConfig,
+    CleaningReport,
+    check_language,
+    text_digest,
+)
 from scones.text.reading import pairs, read_texts
 from scones.text.report import TOO_MANY_PIECES, Corpus, PrepareReport, Stage
-from scones.text.scratch import CleanPair, CleanText
 from scones.text.store import StoreWriter
 from scones.text.subwords import Subwords
 from scones.text.workers import ordered_map, run_apart, usable_cores
+
+# Clean text on its way from the cleaner to the store: written once, read twice, then removed.
+
+LINE_TYPE = np.dtype("<u8")
+
+
+class CleanPair(NamedTuple):
+    """A pair that passed the cleaner, the line it stood in, and whether it was there before."""
+
+    line: int
+    source: str
+    target: str
+    duplicate: bool
+
+
+class CleanText:
+    """The clean pairs of several corpora in a scratch folder.
+
+    `marks` are the duplicates among all pairs in the order of writing; without them none is one.
+    """
+
+    def __init__(self, folder: Path, corpora: int) -> None:
+        self.marks: NDArray[np.bool_] | None = None
+        self._files = [
+            [folder / f"{corpus}.{part}" for part in ("source", "target", "lines")]
+            for corpus in range(corpora)
+        ]
+        folder.mkdir(parents=True, exist_ok=True)
+        for paths in self._files:
+            for path in paths:
+                path.touch()
+
+    def append(
+        self, corpus: int, lines: Sequence[int], sources: Sequence[str], targets: Sequence[str]
+    ) -> None:
+        """Add the next pairs of a corpus; corpora come one after another."""
+        contents = (_joined(sources), _joined(targets), np.array(lines, LINE_TYPE).tobytes())
+        for path, content in zip(self._files[corpus], contents, strict=True):
+            with path.open("ab") as file:
+                file.write(content)
+
+    def pairs(self, corpus: int) -> Iterator[CleanPair]:
+        """Read the pairs of a corpus back."""
+        first = sum(self._count(earlier) for earlier in range(corpus))
+        source_path, target_path, line_path = self._files[corpus]
+        with ExitStack() as stack:
+            sources = stack.enter_context(source_path.open(encoding="utf-8", newline="\n"))
+            targets = stack.enter_context(target_path.open(encoding="utf-8", newline="\n"))
+            lines = stack.enter_context(line_path.open("rb"))
+            for number, line in enumerate(_numbers(lines), start=first):
+                yield CleanPair(
+                    line,
+                    next(sources)[:-1],
+                    next(targets)[:-1],
+                    self.marks is not None and bool(self.marks[number]),
+                )
+
+    def sample(self, size: int) -> Iterator[CleanPair]:
+        """Pairs of about `size` bytes in all, evenly spread over the corpora, no duplicates."""
+        total = sum(path.stat().st_size for paths in self._files for path in paths[:2])
+        share = min(1.0, size / total)
+        fresh = 0
+        for corpus in range(len(self._files)):
+            for pair in self.pairs(corpus):
+                if pair.duplicate:
+                    continue
+                fresh += 1
+                if int(fresh * share) > int((fresh - 1) * share):
+                    yield pair
+
+    def _count(self, corpus: int) -> int:
+        return self._files[corpus][2].stat().st_size // LINE_TYPE.itemsize
+
+
+def _joined(texts: Sequence[str]) -> bytes:
+    return "".join(f"{text}\n" for text in texts).encode()
+
+
+def _numbers(file: BinaryIO) -> Iterator[Any]:
+    while block := file.read(LINE_TYPE.itemsize * 10_000):
+        yield from np.frombuffer(block, LINE_TYPE).tolist()
+
+
+# Exact duplicates in a corpus of any size, in bounded memory.
+#
+# Each pair has a 16-byte digest. Digests go to 256 files by their first byte, so that equal ones
+# meet in the same file; afterwards each file is sorted alone.
+
+DIGEST_BYTES = 16
+BUCKETS = 256
+
+_DIGEST = np.dtype([("low", "<u8"), ("high", "<u8")])
+_RECORD = np.dtype([*_DIGEST.descr, ("number", "<u8")])
+
+
+class DuplicateFinder:
+    """Collects digests on disk and marks every pair that was seen before."""
+
+    def __init__(self, folder: Path, buffered: int = 500_000) -> None:
+        """Keep the files in `folder`, and up to `buffered` digests (24 bytes each) in memory."""
+        self._folder = Path(folder)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._limit = buffered
+        self._waiting: list[bytes] = []
+        self._waiting_count = 0
+        self._written = 0
+
+    def __len__(self) -> int:
+        return self._written + self._waiting_count
+
+    def add(self, digests: bytes) -> None:
+        """Add the digests of the next pairs, joined to one string of 16 bytes each."""
+        if len(digests) % DIGEST_BYTES:
+            raise ValueError(f"{len(digests)} bytes are no whole number of digests")
+        self._waiting.append(digests)
+        self._waiting_count += len(digests) // DIGEST_BYTES
+        if self._waiting_count >= self._limit:
+            self._flush()
+
+    def mark(self) -> NDArray[np.bool_]:
+        """One truth value a pair, from a file: whether an earlier pair has the same digest."""
+        self._flush()
+        if not self._written:
+            return np.zeros(0, bool)
+        _write_zeros(self._folder / "marks", self._written)
+        marks = np.memmap(self._folder / "marks", dtype=bool, mode="r+")
+        for path in self._folder.glob("bucket.*"):
+            marks[_repeated(np.fromfile(path, _RECORD))] = True
+            path.unlink()
+        return marks
+
+    def _flush(self) -> None:
+        digests = np.frombuffer(b"".join(self._waiting), _DIGEST)
+        records = np.empty(len(digests), _RECORD)
+        records["low"], records["high"] = digests["low"], digests["high"]
+        records["number"] = self._written + np.arange(len(digests))
+        buckets = digests["low"] % BUCKETS
+        order = np.argsort(buckets, kind="stable")
+        records, bounds = records[order], np.searchsorted(buckets[order], np.arange(BUCKETS + 1))
+        for bucket in range(BUCKETS):
+            # One file open at a time: some systems allow a process only 256.
+            if bounds[bucket] < bounds[bucket + 1]:
+                with (self._folder / f"bucket.{bucket:02x}").open("ab") as file:
+                    file.write(records[bounds[bucket] : bounds[bucket + 1]].tobytes())
+        self._written += len(records)
+        self._waiting, self._waiting_count = [], 0
+
+
+def _write_zeros(path: Path, count: int) -> None:
+    """Fill a file, for a full disk is an error here but kills a process that writes to a map."""
+    with path.open("wb") as file:
+        while count > 0:
+            count -= file.write(bytes(min(count, 1 << 20)))
+
+
+def _repeated(records: NDArray[Any]) -> NDArray[np.uint64]:
+    """The pair numbers of a bucket whose digest a smaller number has too."""
+    ordered = records[np.lexsort((records["number"], records["high"], records["low"]))]
+    later, earlier = ordered[1:], ordered[:-1]
+    same = (later["low"] == earlier["low"]) & (later["high"] == earlier["high"])
+    repeated: NDArray[np.uint64] = later["number"][same]
+    return repeated
+
 
 Progress = Callable[[str, int], None]
 """Called now and then with the name of a stage and the pairs that went through it."""

@@ -7,11 +7,12 @@ believed only while its digests are right. The newest ones are kept.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,48 @@ from torch import Tensor, nn
 
 from scones.errors import SconesError
 from scones.files import new_folder, write_json, write_tensors
+from scones.training.data import Position
+
+# Where a run stands, and how it ended.
+
+
+@dataclass
+class RunState:
+    """Where a run stands; kept in every checkpoint."""
+
+    step: int = 0
+    position: Position = field(default_factory=Position)
+    seconds: float = 0.0
+    tokens: int = 0
+    best_bleu: float | None = None
+    best_step: int = 0
+    validations_without_gain: int = 0
+    skipped: int = 0
+    """Steps whose loss or gradient was not finite."""
+    skipped_in_a_row: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Give it as plain values."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> RunState:
+        """Read it back."""
+        return cls(**{**values, "position": Position(**values["position"])})
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """How a run ended."""
+
+    reason: str
+    steps: int
+    seconds: float
+    best_bleu: float | None
+    best_step: int
+    skipped: int = 0
+    interrupted: bool = False
+
 
 _FILES = ("model.safetensors", "optimizer.safetensors", "state.json")
 

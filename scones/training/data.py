@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from scones.errors import SconesError
@@ -17,6 +17,7 @@ from scones.ids import END, PAD
 from scones.kernels import IGNORED
 from scones.model.spans import PackedTokens, Spans
 from scones.model.transformer import Transformer
+from scones.outputs import OutputLayer
 from scones.text.batches import pad_batch, plan_batches
 from scones.text.store import ParallelTokens, Sentences
 
@@ -280,3 +281,32 @@ def training_batches(
             last = index + 1 == len(plan)
             yield batch, Position(epoch + 1, 0) if last else Position(epoch, index + 1)
         epoch, first = epoch + 1, 0
+
+
+# What training differentiates: the model with its loss behind it.
+
+
+class Objective(nn.Module):
+    """The model with its loss behind it: what is differentiated."""
+
+    def __init__(self, model: Transformer, output: OutputLayer, precision: torch.dtype) -> None:
+        super().__init__()
+        self.model = model
+        self.output = output
+        self.precision = precision
+        self.packed = model.has_kernels
+        """Whether batches should be without padding."""
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Give the summed loss of the batch."""
+        device = self.model.device
+        if self.packed:
+            self.model.noise.draw(device)
+        with torch.autocast(device.type, self.precision, enabled=self.precision != torch.float32):
+            return self.output.loss(
+                batch.hidden(self.model),
+                self.model.output_weight,
+                self.model.output_bias,
+                batch.targets_N,
+                batch.weights_N,
+            )

@@ -11,37 +11,131 @@ by torchrun, several processes share every batch; the first of them owns the fol
 from __future__ import annotations
 
 import dataclasses
+import signal
+import threading
 import time
-from collections.abc import Generator
-from contextlib import ExitStack, closing, nullcontext
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from scones.errors import SconesError
+from scones.evaluation.metrics import bleu
 from scones.files import sole_use
 from scones.hardware import choose_precision, matrix_rate
 from scones.model.folder import ModelFolder, read_model_config
 from scones.model.transformer import Transformer
+from scones.outputs import OutputLayer
 from scones.processes import Processes, connected
+from scones.search.engine import SearchOptions, batches_by_length, search_corpus
 from scones.text.store import TokenStore
-from scones.training.ahead import ahead, pinned
-from scones.training.checkpoints import Checkpoint, Checkpoints, random_states
-from scones.training.data import Batch, PackedBatch, Position, Share, training_batches
-from scones.training.experiment import Experiment, check_data, claim_folder, new_model, start_from
-from scones.training.inflight import InFlight, Outcome
-from scones.training.interruption import interruptible
-from scones.training.journal import Journal
-from scones.training.meter import Meter
-from scones.training.objective import Objective
+from scones.training.checkpoints import (
+    Checkpoint,
+    Checkpoints,
+    RunState,
+    TrainResult,
+    random_states,
+)
+from scones.training.data import (
+    Batch,
+    Objective,
+    PackedBatch,
+    Position,
+    Share,
+    make_batch,
+    training_batches,
+)
+from scones.training.gpu import (
+    InFlight,
+    Outcome,
+    Replays,
+    ahead,
+    grain,
+    pinned,
+    replayable,
+    replays_pay,
+)
+from scones.training.log import Journal, Meter
 from scones.training.optimizers import finite_step, learning_rate, make_optimizer
-from scones.training.replays import Replays, grain, replayable, replays_pay
-from scones.training.state import RunState, TrainResult
-from scones.training.validation import Validation, validate
+from scones.training.options import Experiment, check_data, claim_folder, new_model, start_from
 from scones.version import __version__, commit
+
+# Ctrl-C and a polite kill, taken note of between two steps.
+
+
+@contextmanager
+def interruptible() -> Iterator[threading.Event]:
+    """Turn Ctrl-C and a polite kill into an event, so that no step is torn in the middle."""
+    event = threading.Event()
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if event.is_set():
+            raise KeyboardInterrupt
+        event.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield event
+        return
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield event
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+# The development set: its loss, and the BLEU of greedy search on it.
+
+_GREEDY = SearchOptions(search="greedy", scores=False)
+
+
+@dataclass(frozen=True)
+class Validation:
+    """How a model does on the development set."""
+
+    loss: float
+    bleu: float
+    length_ratio: float
+    signature: str
+
+
+@torch.inference_mode()
+def validate(
+    model: Transformer, output: OutputLayer, store: TokenStore, sentences: int | None
+) -> Validation | None:
+    """Evaluate on the first `sentences` of the store's development set; None where it has none."""
+    texts = store.dev_texts
+    if texts is None:
+        return None
+    references = texts[1][:sentences]
+    tokens = store.split("dev")
+    training = model.training
+    model.eval()
+    total = count = 0.0
+    lengths = (tokens.target_lengths[: len(references)] + 1).tolist()
+    for indices in batches_by_length(lengths, 4096):
+        batch = make_batch(tokens, np.array(indices), by_sentence=False).to(model.device)
+        hidden_ND = batch.hidden(model)
+        total += float(
+            output.loss(hidden_ND, model.output_weight, model.output_bias, batch.targets_N)
+        )
+        count += batch.total
+    sources = [tokens.source(index).tolist() for index in range(len(references))]
+    found = search_corpus(model, output, sources, _GREEDY)
+    hypotheses = store.subwords.decode([best[0].tokens for best in found])
+    score = bleu(hypotheses, [references])
+    model.train(training)
+    return Validation(
+        total / max(count, 1), score.value, score.length_ratio or 0.0, score.signature
+    )
+
 
 _GO_ON = "The same command goes on from the last checkpoint, also with another number of processes."
 _PERSISTENT = 10  # steps in a row that are not finite, after which a run will not recover

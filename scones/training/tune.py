@@ -11,8 +11,8 @@ from scones.errors import SconesError
 from scones.files import write_json
 from scones.outputs import output_layer
 from scones.text.store import TokenStore
-from scones.training.experiment import Experiment
 from scones.training.loop import train
+from scones.training.options import Experiment
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -15,15 +15,27 @@ import torch
 
 import scones
 from scones import SconesError, Translation
-from scones.bridges.ctranslate2 import CTranslate2Searcher, export
-from scones.bridges.ctranslate2.check import Check, gap, logit_difference, random_sources
-from scones.bridges.ctranslate2.convert import convert
-from scones.bridges.engines import AutoSearcher, TorchSearcher
+from scones.bridges.ctranslate2 import (
+    Check,
+    CTranslate2Searcher,
+    convert,
+    export,
+    gap,
+    logit_difference,
+    random_sources,
+)
 from scones.ids import END, PAD, UNKNOWN
 from scones.model.folder import ModelFolder
 from scones.model.transformer import Transformer
 from scones.outputs import output_layer
-from scones.search.corpus import SearchOptions, length_limit, padded, search_corpus
+from scones.search.engine import (
+    SearchOptions,
+    TorchSearcher,
+    length_limit,
+    padded,
+    search_corpus,
+)
+from scones.translator import AutoSearcher
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 
@@ -172,7 +184,7 @@ def test_a_full_disk_does_not_stop_auto(
     def full(*arguments: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("scones.bridges.ctranslate2.searcher.convert", full)
+    monkeypatch.setattr("scones.bridges.ctranslate2", full)
     searcher = AutoSearcher(ModelFolder.load(tiny_model))
     assert len(searcher.search([[10, 11]], GREEDY)) == 1
 
@@ -406,7 +418,7 @@ def test_an_export_that_says_something_else_is_not_written(
             other.model.output_bias[END] -= 2.0
         convert(other, place, quantization)
 
-    monkeypatch.setattr("scones.bridges.ctranslate2.exported.convert", wrong)
+    monkeypatch.setattr("scones.bridges.ctranslate2", wrong)
     with pytest.raises(SconesError, match=r"does not give the output of .* of 64 sentences differ"):
         export(tiny_model, tmp_path / "export")
     assert not [*tmp_path.iterdir()]

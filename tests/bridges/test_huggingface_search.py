@@ -16,9 +16,8 @@ from scones.errors import SconesError
 from scones.outputs import output_layer
 from scones.outputs.softmax import Softmax
 from scones.search.beam import beam_search
-from scones.search.corpus import length_limit, padded
-from scones.search.greedy import greedy_search
-from scones.search.stepping import Hypothesis
+from scones.search.engine import length_limit, padded
+from scones.search.greedy import Hypothesis, greedy_search
 from scones.translator import load
 
 LENGTHS = [7, 3, 5, 1, 6]

@@ -185,11 +185,11 @@ def test_an_interrupted_search_goes_on(
 def test_all_commits_that_searched_are_told(
     words: list[object], tmp_path: Path, scones: Scones, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scones.paper.analysis.commit", lambda: "first")
+    monkeypatch.setattr("scones.analysis.analyze.commit", lambda: "first")
     with monkeypatch.context() as patched:
         patched.setattr(Translator, "exact", interrupted_after(3))
         assert scones(*words).code == 130
-    monkeypatch.setattr("scones.paper.analysis.commit", lambda: "second")
+    monkeypatch.setattr("scones.analysis.analyze.commit", lambda: "second")
     assert scones(*words).code == 0
     figures = json.loads((tmp_path / "out" / "analysis.json").read_text())
     assert figures["systems"]["scones"]["commits"] == ["first", "second"]

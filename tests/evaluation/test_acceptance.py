@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scones.errors import SconesError
-from scones.evaluation.acceptance import acceptance, choose_threshold
+from scones.evaluation.significance import acceptance, choose_threshold
 
 # Few distinct values, so that ties are frequent; log-probabilities may be -inf.
 scores = st.lists(st.sampled_from([-math.inf, -9.5, -3.0, -2.0, -1.25, -0.5, 0.0]), min_size=1)

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from scones.errors import SconesError
-from scones.evaluation.analysis import (
+from scones.evaluation.metrics import bleu
+from scones.evaluation.search_errors import (
     BeamRun,
     ExactOutput,
     Output,
@@ -18,8 +19,7 @@ from scones.evaluation.analysis import (
     analyze,
     search_errors,
 )
-from scones.evaluation.metrics import bleu
-from scones.search.certificate import Certificate
+from scones.search.frontier import Certificate
 
 REFERENCES = [["the cat sits on the mat", "a dog barks at night", "we like warm tea", ""]]
 

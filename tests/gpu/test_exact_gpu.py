@@ -11,8 +11,8 @@ import scones
 from scones.model.config import ModelOptions
 from scones.model.transformer import Transformer
 from scones.outputs import output_layer
-from scones.search.certificate import ExactOptions
-from scones.search.corpus import SearchOptions, length_limit
+from scones.search.engine import SearchOptions, length_limit
+from scones.search.frontier import ExactOptions
 from scones.translator import ExactTranslations
 
 pytestmark = [
@@ -60,7 +60,7 @@ def test_a_limit_of_memory_is_kept() -> None:
     # Not at the top: kernels are interpreted elsewhere, which is decided before they are imported.
     from scones.search.exact import exact_search
     from scones.search.expanding import expander_for
-    from scones.search.slots import slot_searcher
+    from scones.search.gpu import slot_searcher
 
     gigabyte = 10**9
     torch.manual_seed(1)

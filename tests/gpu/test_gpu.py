@@ -16,9 +16,8 @@ from scones.search.greedy import greedy_search
 from scones.text.creamtea import splits
 from scones.text.store import StoreWriter
 from scones.text.subwords import Subwords
-from scones.training.experiment import Experiment
 from scones.training.loop import train
-from scones.training.options import TrainOptions
+from scones.training.options import Experiment, TrainOptions
 
 pytestmark = [
     pytest.mark.gpu,

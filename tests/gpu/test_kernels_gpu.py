@@ -22,15 +22,13 @@ from scones.outputs.fused import fused_cross_entropy, fused_scones_loss
 from scones.outputs.scones import Scones
 from scones.outputs.softmax import Softmax
 from scones.search.beam import beam_search
-from scones.search.corpus import SearchOptions, length_limit, padded
-from scones.search.greedy import greedy_search
-from scones.search.stepping import Hypothesis
+from scones.search.engine import SearchOptions, length_limit, padded
+from scones.search.greedy import Hypothesis, greedy_search
 from scones.text.store import TokenStore
-from scones.training.data import Batch, PackedBatch, Position, training_batches
-from scones.training.objective import Objective
+from scones.training.data import Batch, Objective, PackedBatch, Position, training_batches
+from scones.training.gpu import Replays
 from scones.training.optimizers import finite_step, make_optimizer
 from scones.training.options import TrainOptions
-from scones.training.replays import Replays
 
 pytestmark = [
     pytest.mark.gpu,
@@ -122,7 +120,7 @@ def test_streamed_gradients_are_near_float64(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from scones.kernels import IGNORED, head
-    from scones.kernels.turns import SconesTurn
+    from scones.kernels.head import SconesTurn
     from scones.outputs import fused
 
     monkeypatch.setattr(head, "_CHUNK", 2**22)
@@ -195,7 +193,7 @@ def test_the_memory_of_the_output_layer(tokens: int) -> None:
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("longest", [30, 64, 250])
 def test_attention_is_near_float64(precision: torch.dtype, causal: bool, longest: int) -> None:
-    from scones.kernels.packed_attention import attend_across, attend_within
+    from scones.kernels.attention import attend_across, attend_within
 
     torch.manual_seed(longest)
     heads, size, sentences = 8, 64, 40
@@ -237,7 +235,7 @@ def test_attention_is_near_float64(precision: torch.dtype, causal: bool, longest
 @pytest.mark.parametrize("rate", [0.0, 0.1])
 def test_residual_dropout_and_norm_are_near_float64(precision: torch.dtype, rate: float) -> None:
     from scones.kernels.norm import add_and_norm
-    from scones.model.dropout import hashed_dropout
+    from scones.model.transformer import hashed_dropout
 
     torch.manual_seed(6)
     rows, size = 20_001, 512
@@ -305,7 +303,7 @@ def limits_of(model: Transformer, sources: list[list[int]]) -> Tensor:
 def test_greedy_search_in_slots_is_greedy_search(
     model: Transformer, sources: list[list[int]], output: OutputLayer
 ) -> None:
-    from scones.search.slots import slot_searcher
+    from scones.search.gpu import slot_searcher
 
     searcher = slot_searcher(model, output, torch.float32)
     options = SearchOptions(max_tokens=16 * 60)  # 16 slots or so: most sentences wait
@@ -323,7 +321,7 @@ def test_greedy_search_in_slots_is_greedy_search(
 def test_beam_search_in_slots_is_beam_search(
     model: Transformer, sources: list[list[int]], output: OutputLayer, penalty: float
 ) -> None:
-    from scones.search.slots import slot_searcher
+    from scones.search.gpu import slot_searcher
 
     searcher = slot_searcher(model, output, torch.float32)
     options = SearchOptions("beam", 4, 2, penalty, max_tokens=4 * 16 * 60)
@@ -336,7 +334,7 @@ def test_beam_search_in_slots_is_beam_search(
 def test_in_bf16_the_scores_of_given_tokens_stay_near(
     model: Transformer, sources: list[list[int]]
 ) -> None:
-    from scones.search.slots import slot_searcher
+    from scones.search.gpu import slot_searcher
 
     options = SearchOptions()
     exact, short = (

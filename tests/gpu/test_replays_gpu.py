@@ -13,9 +13,8 @@ from scones.model.config import ModelConfig
 from scones.model.transformer import Transformer
 from scones.outputs.scones import Scones
 from scones.text.store import TokenStore
-from scones.training.data import PackedBatch, Position, training_batches
-from scones.training.objective import Objective
-from scones.training.replays import Replays
+from scones.training.data import Objective, PackedBatch, Position, training_batches
+from scones.training.gpu import Replays
 
 pytestmark = [
     pytest.mark.gpu,

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from scones.training.inflight import STEPS_AHEAD, InFlight
+from scones.training.gpu import STEPS_AHEAD, InFlight
 from scones.training.optimizers import finite_step, make_optimizer
 from scones.training.options import TrainOptions
 

@@ -151,7 +151,7 @@ def test_table_and_plot(dial: list[Ambiguity], tmp_path: Path) -> None:
     assert lines[4].startswith(f"| 0.1 | {dial[0].entropy.total:.3f} |")
     assert {line.count("|") for line in lines[2:]} == {11}
     pytest.importorskip("matplotlib")
-    from scones.paper.ambiguity_plots import draw_ambiguity
+    from scones.analysis.figures import draw_ambiguity
 
     rows = json.loads(json.dumps([row.to_json() for row in dial]))
     for name in ("one.svg", "two.svg"):

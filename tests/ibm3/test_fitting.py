@@ -13,13 +13,17 @@ import numpy as np
 import pytest
 
 from scones.errors import SconesError
-from scones.ibm3.corpus import FilePairs, StorePairs
-from scones.ibm3.fitting import fit
-from scones.ibm3.options import Cut, FitOptions
-from scones.ibm3.parameters import ANY, Parameters
+from scones.ibm3.fitting import FIRST_WORD, NULL, FilePairs, StorePairs, Tables, fit
+from scones.ibm3.parameters import (
+    ANY,
+    Cut,
+    FitOptions,
+    Parameters,
+    pack_distortions,
+    pack_fertilities,
+    pack_translations,
+)
 from scones.ibm3.report import FitReport, frequent_words
-from scones.ibm3.tables import pack_distortions, pack_fertilities, pack_translations
-from scones.ibm3.thot import FIRST_WORD, NULL, Tables
 
 thot = pytest.importorskip("thot.alignment")
 

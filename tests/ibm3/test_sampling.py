@@ -26,11 +26,9 @@ from ibm3_toys import (
 )
 
 from scones.errors import SconesError
-from scones.ibm3 import story
+from scones.ibm3 import sampling as story
 from scones.ibm3.parameters import ANY, Parameters
-from scones.ibm3.samples import Counts
-from scones.ibm3.sampling import Sampler
-from scones.ibm3.story import Story
+from scones.ibm3.sampling import Counts, Sampler, Story
 
 pytest.importorskip("numba")
 

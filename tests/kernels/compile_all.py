@@ -23,12 +23,18 @@ from scones.kernels import (
     attention,
     decoding,
     embedding,
-    gold,
     linear,
     norm,
-    rows,
     streamed,
-    turns,
+)
+from scones.kernels import (
+    head as rows,
+)
+from scones.kernels import (
+    head as turns,
+)
+from scones.kernels import (
+    streamed as gold,
 )
 
 TYPES = {

@@ -8,7 +8,7 @@ from kernel_device import DEVICE
 from torch import Tensor
 
 from scones.kernels import attention_fits
-from scones.kernels.packed_attention import attend_across, attend_within
+from scones.kernels.attention import attend_across, attend_within
 
 SHORT = [3, 16, 1, 9]
 LONG = [70, 1, 130, 64]

@@ -7,7 +7,7 @@ import torch
 from kernel_device import DEVICE
 
 from scones.kernels.embedding import embed
-from scones.model.dropout import hashed_dropout
+from scones.model.transformer import hashed_dropout
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.4])

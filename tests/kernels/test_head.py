@@ -8,8 +8,8 @@ from kernel_device import DEVICE, make_usable
 from torch import Tensor
 
 from scones.kernels import IGNORED, head, streamed
-from scones.kernels.gold import Gold
-from scones.kernels.turns import Chunk, SconesTurn, SoftmaxTurn, Turn
+from scones.kernels.head import Chunk, SconesTurn, SoftmaxTurn, Turn
+from scones.kernels.streamed import Gold
 from scones.outputs import fused
 from scones.outputs.fused import Rule, SconesRule, SoftmaxRule
 

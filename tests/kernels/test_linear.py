@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from scones.kernels import linear as kernels
 from scones.kernels.linear import linear, sum_slopes
-from scones.model.linear import Linear
+from scones.model.transformer import Linear
 
 
 def draw(*shape: int, seed: int) -> Tensor:

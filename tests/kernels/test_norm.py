@@ -11,7 +11,7 @@ from torch.nn import functional
 from scones.kernels import norm
 from scones.kernels.norm import add_and_norm
 from scones.kernels.norm import norm as norm_alone
-from scones.model.dropout import hashed_dropout
+from scones.model.transformer import hashed_dropout
 
 EPSILON = 1e-5
 

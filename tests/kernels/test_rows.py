@@ -7,7 +7,7 @@ import torch
 from kernel_device import DEVICE
 
 from scones.kernels import IGNORED
-from scones.kernels.rows import scaled, without_ignored
+from scones.kernels.head import scaled, without_ignored
 
 
 @pytest.mark.parametrize(("rows", "size"), [(0, 8), (1, 8), (7, 48), (20, 512)])

@@ -14,9 +14,7 @@ from torch import Tensor
 
 from scones.errors import SconesError
 from scones.model.card import check_told, model_card
-from scones.model.compact import from_int8, to_int8
-from scones.model.folder import ModelFolder, weights_file
-from scones.model.storing import store_again
+from scones.model.folder import ModelFolder, from_int8, store_again, to_int8, weights_file
 
 PATH = Path("model.int8.safetensors")
 NAME = "model.encoder.layers.0.fc1.weight"

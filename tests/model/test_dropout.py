@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from scones.model.dropout import Dropout, Noise, hashed_dropout
+from scones.model.transformer import Dropout, Noise, hashed_dropout
 
 ROWS, SIZE = 512, 256
 COUNT = ROWS * SIZE

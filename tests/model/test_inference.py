@@ -9,7 +9,7 @@ from torch import Tensor
 
 from scones.ids import END, PAD
 from scones.model.config import ModelConfig
-from scones.model.inference import Inference, Rows, Sources, _Head
+from scones.model.gpu import Inference, Rows, Sources, _Head
 from scones.model.spans import PackedTokens, Spans
 from scones.model.transformer import Transformer
 

@@ -13,7 +13,7 @@ from scones.model.folder import ModelFolder
 from scones.model.packing import PackedTransformer, packed
 from scones.model.transformer import Transformer
 from scones.outputs.scones import Scones
-from scones.search.corpus import SearchOptions, search_corpus
+from scones.search.engine import SearchOptions, search_corpus
 
 pytestmark = pytest.mark.skipif(
     not torch.backends.mkldnn.is_available(), reason="PyTorch was built without oneDNN"

@@ -12,11 +12,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from scones.errors import SconesError
+from scones.options import option
 from scones.outputs import OutputLayer, output_layer
 from scones.outputs.scones import Scones
 from scones.outputs.softmax import Softmax
-from scones.recipes import option
-from scones.search.corpus import SearchOptions, search_corpus
+from scones.search.engine import SearchOptions, search_corpus
 
 LAYERS = [Scones(alpha=0.3, label_smoothing=0.1), Softmax(label_smoothing=0.1)]
 

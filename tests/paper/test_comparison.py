@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from scones.analysis.compare import Comparison, Judged, compare, read_judged
 from scones.errors import SconesError
-from scones.paper.comparison import Comparison, Judged, compare, read_judged
 from scones.translator import load
 
 

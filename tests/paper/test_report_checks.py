@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from report_toys import document, row, table, texts, write_lines
 
+from scones.analysis.tables import texts_digest
 from scones.errors import SconesError
-from scones.paper.digests import texts_digest
 from scones.paper.report.checking import bleu_cells, check
 from scones.paper.report.references import References
 from scones.paper.report.significance import find_marks

@@ -17,9 +17,8 @@ from scones.outputs import OutputLayer
 from scones.outputs.scones import Scones
 from scones.outputs.softmax import Softmax
 from scones.search.beam import beam_search
-from scones.search.certificate import ExactOptions, ExactResult
 from scones.search.exact import exact_search
-from scones.search.frontier import Prefixes, Stack, Tree
+from scones.search.frontier import ExactOptions, ExactResult, Prefixes, Stack, Tree
 
 layers = st.sampled_from([Softmax(), Scones()])
 toys = st.builds(

@@ -11,11 +11,10 @@ from scones.model.config import ModelConfig
 from scones.model.transformer import Transformer
 from scones.outputs.scones import Scones
 from scones.outputs.softmax import Softmax
-from scones.search.certificate import ExactOptions
-from scones.search.corpus import SearchOptions, padded, search_corpus
+from scones.search.engine import SearchOptions, padded, search_corpus
 from scones.search.exact import Expander, exact_search
 from scones.search.expanding import PooledInference, PooledTransformer, expander_for
-from scones.search.frontier import Prefixes, Tree
+from scones.search.frontier import ExactOptions, Prefixes, Tree
 
 SOURCES = [[5, 9, 7], [3], [8, 8, 4, 6, 2, 9, 9]]
 

@@ -18,8 +18,7 @@ from scones.model.transformer import Transformer
 from scones.outputs import OutputLayer
 from scones.outputs.scones import Scones
 from scones.outputs.softmax import Softmax
-from scones.search.corpus import SearchOptions, padded, search_corpus
-from scones.search.scoring import score_batch
+from scones.search.engine import SearchOptions, padded, score_batch, search_corpus
 from scones.search.shortlist import Shortlist, Shortlisted
 from scones.text.store import TokenStore
 

@@ -14,18 +14,17 @@ from kernel_device import DEVICE, make_usable
 
 from scones.ids import END, PAD
 from scones.model.config import ModelConfig
-from scones.model.inference import Inference
+from scones.model.gpu import Inference
 from scones.model.transformer import Transformer
 from scones.outputs import OutputLayer
 from scones.outputs.scones import Scones
 from scones.outputs.softmax import Softmax
-from scones.search import corpus
-from scones.search import slots as slots_module
+from scones.search import engine as corpus
+from scones.search import gpu as slots_module
 from scones.search.beam import beam_search
-from scones.search.corpus import SearchOptions, length_limit, padded
-from scones.search.greedy import greedy_search
-from scones.search.slots import BeamSlots, GreedySlots, Room, SlotSearcher, loads, room_for
-from scones.search.stepping import Hypothesis
+from scones.search.engine import SearchOptions, length_limit, padded
+from scones.search.gpu import BeamSlots, GreedySlots, Room, SlotSearcher, loads, room_for
+from scones.search.greedy import Hypothesis, greedy_search
 
 SOURCES = [[5, 6, 7], [8, 9, 10, 11, 12], [4], [], [13, 3, 3, 7], [22, 20], [17, 18, 19]]
 LIMITS = [6, 3, 7, 1, 5, 7, 6]

@@ -8,8 +8,7 @@ import pytest
 
 from scones.errors import SconesError
 from scones.text.creamtea import CreamTea, Example
-from scones.text.creamtea.chance import shuffled
-from scones.text.creamtea.pattern import Slot, parse, spellings, unfold
+from scones.text.creamtea.grammar import Slot, parse, shuffled, spellings, unfold
 from scones.text.creamtea.reader import parse_grammar
 
 LEXICON = """

@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scones.text.duplicates import DIGEST_BYTES, DuplicateFinder
+from scones.text.prepare import DIGEST_BYTES, DuplicateFinder
 
 
 def _digest(low: int, high: int) -> bytes:

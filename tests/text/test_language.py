@@ -1,7 +1,7 @@
 import pytest
 
 from scones.errors import SconesError
-from scones.text.language import LanguageIdentifier, check_language
+from scones.text.cleaning import LanguageIdentifier, check_language
 
 TEXTS = {
     "de": "Der Tee steht auf dem Tisch, und die Gäste warten schon im Garten auf uns.",

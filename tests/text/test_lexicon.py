@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from scones.ids import END
-from scones.text import lexicon
-from scones.text.lexicon import Lexicon, learn_lexicon
+from scones.search import shortlist as lexicon
+from scones.search.shortlist import Lexicon, learn_lexicon
 from scones.text.store import ParallelTokens, Sentences
 
 VOCABULARY = 100

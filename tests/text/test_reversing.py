@@ -12,8 +12,7 @@ import pytest
 
 from scones.errors import SconesError
 from scones.files import read_json, write_json
-from scones.text.reversing import reverse_store
-from scones.text.store import TokenStore
+from scones.text.store import TokenStore, reverse_store
 
 REPORT = {
     "source_language": "de",

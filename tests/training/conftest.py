@@ -14,8 +14,8 @@ from scones.model.config import ModelOptions
 from scones.outputs import OutputLayer
 from scones.text.store import StoreWriter
 from scones.text.subwords import Subwords
+from scones.training.checkpoints import TrainResult
 from scones.training.loop import train
-from scones.training.state import TrainResult
 
 
 @pytest.fixture

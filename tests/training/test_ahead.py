@@ -15,8 +15,8 @@ from tiny_run import checkpoint, events
 
 from scones.text.store import TokenStore
 from scones.training import loop
-from scones.training.ahead import ahead
 from scones.training.data import Position, training_batches
+from scones.training.gpu import ahead
 
 
 def threads() -> list[threading.Thread]:

@@ -13,9 +13,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from scones.model.config import ModelConfig
 from scones.model.transformer import Transformer
 from scones.text.store import TokenStore
-from scones.training import loop, meter
-from scones.training.meter import Meter, training_flops
-from scones.training.state import RunState
+from scones.training import log as meter
+from scones.training import loop
+from scones.training.checkpoints import RunState
+from scones.training.log import Meter, training_flops
 
 
 @pytest.mark.parametrize("tied", [True, False])

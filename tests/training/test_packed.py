@@ -23,6 +23,7 @@ from scones.outputs.softmax import Softmax
 from scones.text.store import ParallelTokens, TokenStore
 from scones.training.data import (
     Batch,
+    Objective,
     PackedBatch,
     Position,
     Share,
@@ -30,7 +31,6 @@ from scones.training.data import (
     make_packed_batch,
     training_batches,
 )
-from scones.training.objective import Objective
 
 SOME = np.array([5, 0, 9, 77, 31])
 

@@ -15,8 +15,8 @@ from tiny_run import checkpoint, events
 from torch import Tensor, nn
 
 from scones.errors import SconesError
-from scones.training import inflight
-from scones.training.inflight import InFlight, Outcome
+from scones.training import gpu as inflight
+from scones.training.gpu import InFlight, Outcome
 from scones.training.optimizers import AdamW, Lamb, finite_step, make_optimizer
 from scones.training.options import TrainOptions
 

@@ -12,8 +12,8 @@ from scones.errors import SconesError
 from scones.outputs import OutputLayer
 from scones.outputs.scones import Scones
 from scones.training import loop
+from scones.training.loop import Validation
 from scones.training.tune import Tuning, tune
-from scones.training.validation import Validation
 
 BLEU = {0.1: 11.0, 0.5: 14.0, 1.0: 14.0, 2.0: 12.5}
 

@@ -12,7 +12,7 @@ from scones.model.folder import ModelFolder
 from scones.outputs import OutputLayer, output_layer
 from scones.text.store import TokenStore
 from scones.training.data import make_batch
-from scones.training.validation import validate
+from scones.training.loop import validate
 
 
 @pytest.mark.parametrize("layer", ["scones", "softmax"])

@@ -12,8 +12,7 @@ from torch import Tensor
 from scones.model.config import ModelOptions
 from scones.outputs import OutputLayer
 from scones.outputs.scones import Scones
-from scones.training.experiment import Experiment
-from scones.training.options import TrainOptions
+from scones.training.options import Experiment, TrainOptions
 
 OPTIONS: dict[str, Any] = {
     "max_steps": 4,

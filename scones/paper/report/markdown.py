@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scones.paper.analysis_tables import table_lines
+from scones.analysis.tables import table_lines
 from scones.paper.report.document import Cell, Document, Figure, Section, Table
 
 

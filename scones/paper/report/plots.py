@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scones.paper.analysis_plots import STYLE, can_draw
+from scones.analysis.figures import STYLE, can_draw
 from scones.paper.report.document import MINUS
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from scones.analysis.tables import texts_digest
 from scones.errors import SconesError
-from scones.paper.digests import texts_digest
 from scones.paper.results import SetResult
 from scones.text.reading import read_texts
 

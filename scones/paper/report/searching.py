@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from scones.paper.analysis_tables import limits_sentence
+from scones.analysis.tables import limits_sentence
 from scones.paper.report import published
 from scones.paper.report.document import (
     MINUS,

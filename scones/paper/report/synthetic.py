@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from scones.analysis.tables import limits_sentence
 from scones.evaluation.significance import mark
-from scones.paper.analysis_tables import limits_sentence
 from scones.paper.report.document import Cell, Figure, Row, Section, Table, nothing, ours
 from scones.paper.report.plots import Curve, curves
 from scones.paper.report.study import Study, label_by_name

@@ -95,7 +95,7 @@ def make_document(
 
 def bleurt_scores(study: Study, references: References, checkpoint: Path) -> dict[str, float]:
     """Score what table 4 shows by BLEURT; gives scores by the key of their origin."""
-    from scones.evaluation.learned import load_learned
+    from scones.evaluation.metrics import load_learned
 
     metric = load_learned("bleurt", checkpoint)
     scores = {}

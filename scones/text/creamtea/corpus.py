@@ -10,9 +10,7 @@ from pathlib import Path
 
 from scones.errors import SconesError
 from scones.files import new_folder, write_file, write_json
-from scones.text.creamtea.chance import below, shuffled
-from scones.text.creamtea.grammar import Binding, Grammar, Rule
-from scones.text.creamtea.near_misses import spoiled
+from scones.text.creamtea.grammar import Binding, Grammar, Rule, below, shuffled, spoiled
 from scones.text.creamtea.reader import read_grammar
 
 

@@ -4,10 +4,136 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+import random
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise, zip_longest
 
-from scones.text.creamtea.pattern import Pattern, Slot, capitalised, spellings
+from scones.errors import SconesError
+
+# Random numbers that are the same on every machine and in every version of Python.
+#
+# Python promises a fixed sequence only for `Random.random()`, not for `choice` or `shuffle`.
+
+
+def below(rng: random.Random, limit: int) -> int:
+    """A whole number from 0 to `limit` - 1."""
+    return int(rng.random() * limit)
+
+
+def shuffled(size: int, rng: random.Random) -> Iterator[int]:
+    """The numbers below `size`, each once, in random order, without a list of that length."""
+    moved: dict[int, int] = {}
+    for position in range(size):
+        other = position + below(rng, size - position)
+        yield moved.get(other, other)
+        moved[other] = moved.pop(position, position)
+
+
+# The notation of the grammar's patterns: `{slot}`, `(a|b)`, `~word`.
+#
+# Alternatives are unfolded when the grammar is read, so a `Pattern` is a flat row of text and
+# slots.
+
+_SLOT = re.compile(r"\{(\w+)(?:\.(\w+)|:(\w+))?\}")
+_INNERMOST = re.compile(r"\(([^()]*)\)")
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A place for a word, in a named form or in the form that agrees with another slot."""
+
+    name: str
+    form: str = "plain"
+    partner: str | None = None
+
+    @property
+    def list_name(self) -> str:
+        """The list to choose from: `{who2}` is a second word of the list `who`."""
+        return self.name.rstrip("0123456789")
+
+
+Pattern = tuple[str | Slot, ...]
+
+
+def unfold(text: str, place: str) -> list[str]:
+    """Every reading of a text with alternatives: "(a|b) c" is "a c" and "b c"."""
+    group = _INNERMOST.search(text)
+    if group is None:
+        if any(mark in text for mark in "()|"):
+            raise SconesError(f"{place}: the brackets of '{text}' do not match; close every '('.")
+        return [" ".join(text.split())]
+    # Innermost first: what an alternative holds is unfolded before it becomes one of several.
+    before, after = text[: group.start()], text[group.end() :]
+    readings = (unfold(before + choice + after, place) for choice in group[1].split("|"))
+    return list(dict.fromkeys(reading for some in readings for reading in some))
+
+
+def parse(text: str, place: str) -> Pattern:
+    """Split a text without alternatives into literal pieces and slots."""
+    pieces: list[str | Slot] = []
+    end = 0
+    for match in _SLOT.finditer(text):
+        pieces += [text[end : match.start()], Slot(match[1], match[2] or "plain", match[3])]
+        end = match.end()
+    pieces.append(text[end:])
+    if any("{" in piece or "}" in piece for piece in pieces if isinstance(piece, str)):
+        raise SconesError(
+            f"{place}: '{text}' holds a slot that cannot be read; "
+            "write {list}, {list.form} or {list:slot}."
+        )
+    return tuple(piece for piece in pieces if piece != "")
+
+
+def slots_of(pattern: Pattern) -> list[Slot]:
+    """The slots of a pattern, in order."""
+    return [piece for piece in pattern if isinstance(piece, Slot)]
+
+
+def rename(pattern: Pattern, lists: Mapping[str, str]) -> Pattern:
+    """The same pattern with the slots of a pairing put in place of its own."""
+
+    def renamed(piece: str | Slot) -> str | Slot:
+        if isinstance(piece, str):
+            return piece
+        partner = piece.partner and lists.get(piece.partner, piece.partner)
+        return Slot(lists.get(piece.name, piece.name), piece.form, partner)
+
+    return tuple(renamed(piece) for piece in pattern)
+
+
+def capitalised(sentence: str) -> str:
+    """The sentence with a capital first letter, the rest as it was."""
+    return sentence[:1].upper() + sentence[1:]
+
+
+def spellings(text: str, contractions: Mapping[str, str]) -> Iterator[str]:
+    """Every way to write an English text in which some words may lean (`~is`) on their neighbour.
+
+    Settles punctuation, the article "an" and the capital as well.
+    """
+    words = re.sub(r"\s+([.,?!])", r"\1", text).split()
+    for row in _contracted(words, contractions):
+        sentence = " ".join(row)
+        yield capitalised(re.sub(r"\b([Aa]) (?=[aeiou])", r"\1n ", sentence))
+
+
+def _contracted(words: list[str], contractions: Mapping[str, str]) -> Iterator[list[str]]:
+    """Walk the words from the left; where a pair may be contracted, go both ways."""
+    for number, (left, right) in enumerate(pairwise(words)):
+        pair = f"{left.removeprefix('~')} {right.removeprefix('~')}"
+        if right.startswith("~") and pair in contractions:
+            head = [word.removeprefix("~") for word in words[:number]]
+            # The contracted pair is one finished word: its right neighbour must stand alone.
+            tails = words[number + 2 :]
+            settled = [word.removeprefix("~") for word in tails[:1]] + tails[1:]
+            for tail in _contracted(settled, contractions):
+                yield [*head, contractions[pair], *tail]
+            for tail in _contracted([right.removeprefix("~"), *tails], contractions):
+                yield [*head, left.removeprefix("~"), *tail]
+            return
+    yield [word.removeprefix("~") for word in words]
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,3 +234,110 @@ def _wordings(piece: str | Slot, binding: Binding) -> tuple[str, ...]:
         return (piece,)
     forms = binding[piece.name].english
     return forms.get(_form(piece, binding)) or forms["plain"]
+
+
+# Spoiling translations: a word swapped for another of its list, or a telling word dropped.
+
+Derivation = tuple[Rule, Binding]
+
+
+def spoiled(
+    grammar: Grammar,
+    derivations: Sequence[Derivation],
+    references: Collection[str],
+    rng: random.Random,
+) -> Iterator[str]:
+    """Spoiled translations in random order: two swaps, one drop, and so on until both run dry.
+
+    Some may be references by chance (another reading of the sentence); the caller leaves them out.
+    """
+    swaps = _swapped(grammar, derivations, references, rng)
+    drops = _dropped(grammar, derivations, references, rng)
+    running = [swaps, swaps, drops]
+    while running:
+        for source in list(running):
+            text = next(source, None)
+            if text is None:
+                running = [other for other in running if other is not source]
+            else:
+                yield text
+
+
+def _swapped(
+    grammar: Grammar,
+    derivations: Sequence[Derivation],
+    references: Collection[str],
+    rng: random.Random,
+) -> Iterator[str]:
+    """Translations of the sentence with one other word in it: fluent, close, and wrong.
+
+    Goes round the slots, so that a slot with many words is not spoiled more often than the rest.
+    """
+    decks = [
+        _other_words(rule, binding, name, rng)
+        for rule, binding in derivations
+        for name in _telling_slots(grammar, rule)
+    ]
+    order = list(shuffled(len(decks), rng))
+    for choices in zip_longest(*(decks[position] for position in order)):
+        for choice in choices:
+            if choice is not None:
+                rule, binding = choice
+                texts = sorted(rule.translations(binding).difference(references))
+                if texts:
+                    yield texts[below(rng, len(texts))]
+
+
+def _other_words(
+    rule: Rule, binding: Binding, name: str, rng: random.Random
+) -> Iterator[Derivation]:
+    """The sentence with another entry in one slot, in random order."""
+    entries = rule.slots[name]
+    for number in shuffled(len(entries), rng):
+        entry = entries[number]
+        if entry not in binding.values() and not _may_mean(binding[name], entry):
+            yield rule, {**binding, name: entry}
+
+
+def _dropped(
+    grammar: Grammar,
+    derivations: Sequence[Derivation],
+    references: Collection[str],
+    rng: random.Random,
+) -> Iterator[str]:
+    """References without one word that carries meaning, a negation among them.
+
+    The first word stays: without its subject a sentence may still be fair, if terse.
+    """
+    telling = set(grammar.negations)
+    for rule, binding in derivations:
+        for name in _telling_slots(grammar, rule):
+            if Slot(name).list_name not in grammar.dispensable:
+                forms = binding[name].english.values()
+                telling.update(wording.split()[-1] for form in forms for wording in form)
+    ordered = sorted(references)
+    for number in shuffled(len(ordered), rng):
+        words = re.findall(r"[\w']+|[^\w\s]", ordered[number])
+        places = [place for place in range(1, len(words)) if words[place] in telling]
+        if places:
+            place = places[below(rng, len(places))]
+            yield from spellings(" ".join(words[:place] + words[place + 1 :]), {})
+
+
+def _may_mean(one: Entry, other: Entry) -> bool:
+    """Whether a translator may fairly say one for the other: "she" for "my sister"."""
+    return any(
+        wording in wordings
+        for word, twin in ((one, other), (other, one))
+        for wording in word.english["plain"]
+        for wordings in twin.english.values()
+    )
+
+
+def _telling_slots(grammar: Grammar, rule: Rule) -> list[str]:
+    """The slots where another word is surely another meaning."""
+    return [
+        name
+        for name, entries in rule.slots.items()
+        if len(entries) > 1 and Slot(name).list_name not in grammar.alike
+    ]

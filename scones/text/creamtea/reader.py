@@ -8,8 +8,18 @@ from importlib import resources
 from typing import Any
 
 from scones.errors import SconesError
-from scones.text.creamtea.grammar import Entry, Grammar, Rule, SentenceType
-from scones.text.creamtea.pattern import Pattern, Slot, parse, rename, slots_of, unfold
+from scones.text.creamtea.grammar import (
+    Entry,
+    Grammar,
+    Pattern,
+    Rule,
+    SentenceType,
+    Slot,
+    parse,
+    rename,
+    slots_of,
+    unfold,
+)
 
 _AGREEMENTS = frozenset({"ich", "du", "er", "wir", "m", "f", "n", "p"})
 

@@ -1,0 +1,1 @@
+"""Judging trained models: `analyze` and `compare`, their tables and figures."""

@@ -1,0 +1,222 @@
+"""Recipes: one TOML file an experiment, read into plain dataclasses.
+
+A section of the file (`[prepare]`, `[model]`, `[output]`, `[train]`) fills one dataclass; one whose
+entries have names of their own (`[systems]`, `[tests]`) fills a dataclass an entry. A field that is
+a flag too carries its help text in `metadata["help"]`, so that recipe key, command-line flag and
+documentation are one thing. All problems of a section are said at once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import re
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from scones.errors import SconesError
+
+Options = TypeVar("Options")
+
+SECTIONS = (
+    "prepare",
+    "model",
+    "output",
+    "train",
+    "systems",
+    "tests",
+    "search",
+    "speed",
+    "left_out",
+)
+
+
+def option(
+    default: Any,
+    help: str,
+    group: str | None = None,
+    *,
+    least: float | None = None,
+    most: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+) -> Any:
+    """A dataclass field with its default, its help text and its bounds; a list default is copied.
+
+    `group` is a heading in `--help`: of this field and those behind it, up to the next heading.
+    """
+    bounds = {"least": least, "most": most, "above": above, "below": below}
+    metadata = {"help": help, "group": group, "bounds": bounds}
+    if isinstance(default, list):
+        return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def out_of_bounds(options: Any) -> list[str]:
+    """What is wrong with the numbers of an options dataclass, by the bounds at its `option`s."""
+    problems = []
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name)
+        rule = _broken_bound(value, **field.metadata.get("bounds", {}))
+        if rule is not None:
+            problems.append(f"{field.name} must be {rule}, not {value}")
+    return problems
+
+
+def _broken_bound(
+    value: Any,
+    least: float | None = None,
+    most: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+) -> str | None:
+    if value is None:
+        return None
+    # Written so that NaN, of which every comparison is false, breaks any bound.
+    if least is not None and below is not None:
+        return None if least <= value < below else f"in [{least:g}, {below:g})"
+    if least is not None and not value >= least:
+        return f"at least {least:,}"
+    if above is not None and not value > above:
+        return f"above {above:,}"
+    if most is not None and not value <= most:
+        return f"at most {most:,}"
+    return None
+
+
+def load_recipe(
+    path: Path, *names: str, variables: Mapping[str, str] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Read the named sections of a recipe file, with ${VARIABLES} in their strings expanded.
+
+    `variables` go before those of the environment.
+    """
+    path = Path(path)
+    try:
+        recipe = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SconesError(f"The recipe {path} does not exist.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise SconesError(f"The recipe {path} is not valid TOML: {problem}.") from None
+    except OSError as problem:
+        raise SconesError(f"The recipe {path} cannot be read: {problem.strerror}.") from None
+    for name, section in recipe.items():
+        if name not in SECTIONS or not isinstance(section, dict):
+            known = ", ".join(f"[{known}]" for known in SECTIONS)
+            raise SconesError(f"{path}: '{name}' is not a section of a recipe; there are {known}.")
+    known_values = {**os.environ, **(variables or {})}
+    return {name: _expand(recipe.get(name, {}), path, known_values) for name in names}
+
+
+def from_section(cls: type[Options], section: Mapping[str, Any], place: str) -> Options:
+    """Fill the dataclass `cls` from `section`; `place` names the source in error messages."""
+    problems: list[str] = []
+    types_by_name = typing.get_type_hints(cls)
+    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    for name, value in section.items():
+        if name not in fields:
+            near = difflib.get_close_matches(name, fields, n=1)
+            hint = f" (did you mean '{near[0]}'?)" if near else ""
+            problems.append(f"'{name}' is not known{hint}")
+            continue
+        try:
+            values[name] = _convert(value, types_by_name[name])
+        except (TypeError, ValueError):
+            wanted = describe_type(types_by_name[name])
+            problems.append(f"'{name}' must be {wanted}, not {value!r}")
+    for name, field in fields.items():
+        missing = field.default is field.default_factory is dataclasses.MISSING
+        if name not in section and missing:
+            problems.append(f"'{name}' is missing")
+    if problems:
+        raise SconesError(f"{place}: {'; '.join(problems)}.")
+    return cls(**values)
+
+
+def entries(section: Mapping[str, Any], place: str) -> dict[str, dict[str, Any]]:
+    """Give the entries of a section that names them itself; each must be a table of its own."""
+    for name, entry in section.items():
+        if not isinstance(entry, dict):
+            raise SconesError(
+                f"{place}: '{name}' must be a table, {{ key = value }}, not {entry!r}."
+            )
+    return dict(section)
+
+
+def from_entries(cls: type[Options], section: Mapping[str, Any], place: str) -> dict[str, Options]:
+    """Fill the dataclass `cls` from every entry of a section that names its entries itself."""
+    return {
+        name: from_section(cls, entry, f"{place} {name}")
+        for name, entry in entries(section, place).items()
+    }
+
+
+def describe_type(annotation: Any) -> str:
+    """Say in words what values a field takes."""
+    optional, inner = _without_none(annotation)
+    if optional:
+        return describe_type(inner)
+    origin = typing.get_origin(annotation)
+    if origin is typing.Literal:
+        return "one of " + ", ".join(repr(choice) for choice in typing.get_args(annotation))
+    if origin is list:
+        return f"a list, each {describe_type(typing.get_args(annotation)[0])}"
+    names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+    return names.get(annotation, "a path" if annotation is Path else str(annotation))
+
+
+def _without_none(annotation: Any) -> tuple[bool, Any]:
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        inner = [part for part in typing.get_args(annotation) if part is not type(None)]
+        if len(inner) == 1:
+            return True, inner[0]
+    return False, annotation
+
+
+def _convert(value: Any, annotation: Any) -> Any:
+    optional, annotation = _without_none(annotation)
+    if optional and value is None:
+        return None
+    origin = typing.get_origin(annotation)
+    if origin is typing.Literal:
+        if value not in typing.get_args(annotation):
+            raise ValueError
+        return value
+    if origin is list:
+        (inner,) = typing.get_args(annotation)
+        items = value if isinstance(value, list) else [value]
+        return [_convert(item, inner) for item in items]
+    if dataclasses.is_dataclass(annotation) and isinstance(value, annotation):  # type: ignore[arg-type]
+        return value
+    if annotation is bool and not isinstance(value, bool):
+        raise TypeError
+    if annotation is int and (isinstance(value, bool) or not isinstance(value, int)):
+        raise TypeError
+    if annotation is float and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise TypeError
+    if annotation in (str, Path) and not isinstance(value, str | Path):
+        raise TypeError
+    return annotation(value)
+
+
+def _expand(value: Any, place: Path, variables: Mapping[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {name: _expand(item, place, variables) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_expand(item, place, variables) for item in value]
+    if not isinstance(value, str):
+        return value
+
+    def variable(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name not in variables:
+            raise SconesError(f"{place} uses ${{{name}}}, which is not set in the environment.")
+        return variables[name]
+
+    return re.sub(r"\$\{(\w+)\}", variable, value)

@@ -1,0 +1,188 @@
+"""What a run says while it runs: a progress bar or plain lines, JSON lines, TensorBoard."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+from torch import nn
+
+from scones.errors import SconesError
+from scones.files import write_file
+from scones.model.transformer import Transformer
+from scones.text.store import ParallelTokens
+from scones.training.checkpoints import RunState
+
+# What happened since the last log line.
+
+
+class Meter:
+    """Adds up losses and tokens; `peak` is what the hardware could compute, in FLOP/s."""
+
+    def __init__(
+        self, tokens: ParallelTokens, model: Transformer, peak: float, tokens_before: int
+    ) -> None:
+        sources, targets = (
+            int(lengths.sum()) + len(lengths)
+            for lengths in (tokens.source_lengths, tokens.target_lengths)
+        )
+        self._epoch = targets
+        self._share_of_token = training_flops(model, sources / targets) / peak
+        self._losses: list[float] = []
+        self._tokens = tokens_before
+        self._begin = time.perf_counter()
+
+    def count(self, loss: float) -> None:
+        """Take in the loss of a step that was made."""
+        self._losses.append(loss)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave out the time of what is no training."""
+        begin = time.perf_counter()
+        yield
+        self._begin += time.perf_counter() - begin
+
+    def read(self, state: RunState) -> dict[str, Any]:
+        """Give the means since the last reading, and begin anew."""
+        now = time.perf_counter()
+        rate = (state.tokens - self._tokens) / (now - self._begin)
+        values = {
+            "loss": sum(self._losses) / len(self._losses) if self._losses else math.nan,
+            "epoch": state.tokens / self._epoch,
+            "tokens_per_second": rate,
+            "hardware_share": rate * self._share_of_token,
+            "seconds": state.seconds,
+        }
+        self._losses, self._tokens, self._begin = [], state.tokens, now
+        return values
+
+
+def training_flops(model: Transformer, source_tokens: float) -> float:
+    """Give the operations of training on one target token with so many source tokens to it.
+
+    Products with weights only, forward and twice backward: attention itself and the look-up of
+    embeddings are left out, and padding teaches nothing.
+    """
+    # The keys and values of a source token are made once a decoder layer.
+    crossing = sum(_matrices(layer.cross.inputs) for layer in model.decoder_layers())
+    of_source = _matrices(model.encoder) + crossing
+    of_target = _matrices(model.decoder) - crossing + model.output_weight.numel()
+    return 6 * (of_source * source_tokens + of_target)
+
+
+def _matrices(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters() if parameter.ndim >= 2)
+
+
+class Journal:
+    """Writes each event to log.jsonl, to the terminal and, where asked, to TensorBoard.
+
+    A process that is not the first of its run has no folder, and its journal is silent.
+    """
+
+    def __init__(self, folder: Path | None, tensorboard: bool, quiet: bool = False) -> None:
+        quiet = quiet or folder is None
+        self._console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
+        self._folder = folder
+        self._file: TextIO | None = None
+        self._wants_tensorboard = tensorboard
+        self._writer: Any = None
+        self._bar = Progress(
+            SpinnerColumn(),
+            BarColumn(bar_width=12),  # with the text behind it 80 columns
+            TextColumn("{task.description}"),
+            console=self._console,
+            disable=not self._console.is_terminal,
+            transient=True,
+        )
+        self._task = self._bar.add_task("starting", total=1.0)
+
+    def __enter__(self) -> Journal:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.stop()
+        if self._file is not None:
+            self._file.close()
+        if self._writer is not None:
+            self._writer.close()
+
+    def begin(self, step: int) -> None:
+        """Open the log behind a step; what was logged after it will happen again, so it goes."""
+        if self._folder is None:
+            return
+        log = self._folder / "log.jsonl"
+        lines = log.read_bytes().splitlines(keepends=True) if log.exists() else []
+        kept = [line for line in lines if _is_up_to(step, line)]
+        if len(kept) < len(lines):
+            write_file(log, b"".join(kept))
+        self._file = log.open("a", encoding="utf-8")
+        if self._wants_tensorboard:
+            self._writer = _tensorboard(self._folder / "tensorboard", step + 1)
+
+    def say(self, text: str) -> None:
+        """Tell the user something."""
+        self._console.print(text, markup=False)
+
+    def record(self, event: str, step: int, values: dict[str, Any]) -> None:
+        """Append one event to the JSON-lines log and to TensorBoard."""
+        if self._file is None:
+            return
+        self._file.write(json.dumps({"event": event, "step": step, **values}) + "\n")
+        self._file.flush()
+        if self._writer is not None:
+            for name, value in values.items():
+                if isinstance(value, int | float):
+                    self._writer.add_scalar(f"{event}/{name}", value, step)
+
+    def progress(self, step: int, values: dict[str, Any], spent: float, left: float | None) -> None:
+        """Record a training step and show it: on a terminal as a bar, elsewhere as a line."""
+        self.record("train", step, values)
+        remaining = "" if left is None else f"  {_duration(left)} left"
+        line = (
+            f"loss {values['loss']:.3f}  {values['tokens_per_second']:,.0f} tokens/s  "
+            f"{values['hardware_share']:.0%} of peak{remaining}"
+        )
+        if self._console.is_terminal:
+            self._bar.update(self._task, description=f"step {step}  {line}", completed=spent)
+        else:
+            self.say(f"step {step:>6}  epoch {values['epoch']:.2f}  {line}")
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _is_up_to(step: int, line: bytes) -> bool:
+    """Say whether a line of the log is whole and tells of a step that counts."""
+    try:
+        return line.endswith(b"\n") and json.loads(line)["step"] <= step
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def _tensorboard(folder: Path, first_step: int) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise SconesError(
+            "TensorBoard is not installed; install scones[tensorboard] or leave --tensorboard away."
+        ) from None
+    return SummaryWriter(str(folder), purge_step=first_step)
