@@ -184,7 +184,7 @@ def test_a_full_disk_does_not_stop_auto(
     def full(*arguments: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("scones.bridges.ctranslate2", full)
+    monkeypatch.setattr("scones.bridges.ctranslate2.convert", full)
     searcher = AutoSearcher(ModelFolder.load(tiny_model))
     assert len(searcher.search([[10, 11]], GREEDY)) == 1
 
@@ -418,7 +418,7 @@ def test_an_export_that_says_something_else_is_not_written(
             other.model.output_bias[END] -= 2.0
         convert(other, place, quantization)
 
-    monkeypatch.setattr("scones.bridges.ctranslate2", wrong)
+    monkeypatch.setattr("scones.bridges.ctranslate2.convert", wrong)
     with pytest.raises(SconesError, match=r"does not give the output of .* of 64 sentences differ"):
         export(tiny_model, tmp_path / "export")
     assert not [*tmp_path.iterdir()]
