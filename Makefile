@@ -2,7 +2,8 @@
 #
 #   make demo      translate with the small models that come along, also TEXT="a sentence of yours"
 #   make compare   train and compare two small models on the built-in corpus
-#   make test      linter, types and tests
+#   make test      linter, types and the tests that take seconds
+#   make test-all  all tests, the long ones too: every write broken, torchrun, whole runs
 #   make report    the paper's tables and figures, from the results that are stored here
 
 PYTHON ?= python3
@@ -12,7 +13,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint const
 
 export PYTHONDONTWRITEBYTECODE ?= 1
 
-.PHONY: demo compare report test lint types pytest bench wheel clean
+.PHONY: demo compare report test test-all lint types pytest pytest-all bench wheel clean
 
 demo: $(VENV)/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash recipes/demo.sh
@@ -25,6 +26,8 @@ report: $(VENV)/.installed-dev
 
 test: lint types pytest
 
+test-all: lint types pytest-all
+
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -33,6 +36,9 @@ types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
 pytest: $(VENV)/.installed-dev
+	$(BIN)/pytest -m "not slow"
+
+pytest-all: $(VENV)/.installed-dev
 	$(BIN)/pytest
 
 # What this machine can measure. Real text is read from the folder named by SCONES_DATA
