@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from scones.errors import SconesError
+from scones.options import option, out_of_bounds
 from scones.text.reading import MAX_LINE_BYTES, NOT_TWO_COLUMNS, bad_byte
 
 if TYPE_CHECKING:
@@ -119,41 +120,32 @@ _EXAMPLE_CHARACTERS = 80
 class CleaningConfig:
     """Which pairs are kept. The defaults suit text of the kind used at WMT."""
 
-    min_words: int = 1
-    """Fewest words a side may have, counted by white space."""
-    max_words: int = 200
-    """Most words a side may have, counted by white space."""
-    max_characters: int = 1500
-    """Most characters a side may have; this is what limits languages without spaces."""
-    max_ratio: float = 3.0
-    """How many times longer than the other a side may be, in characters or in UTF-8 bytes,
-    whichever are closer: Chinese has few characters, Hindi many bytes."""
-    ratio_slack: int = 20
-    """So many characters or bytes more are allowed, for the sake of short sentences."""
-    drop_copies: bool = True
-    """Drop a pair whose source and target are the same text."""
-    drop_duplicates: bool = True
-    """Drop a pair that was there before. Whoever reads the whole corpus must see to it."""
-    identify_language: bool = True
-    """Drop a pair with a side that is plainly in another language than it should be."""
+    min_words: int = option(
+        1, "Drop pairs with fewer words on a side, by white space", "Cleaning", least=1
+    )
+    max_words: int = option(200, "Drop pairs with more words on a side")
+    # The limit for languages that are written without spaces.
+    max_characters: int = option(
+        1500, "Drop pairs with more characters on a side", least=1, most=MAX_LINE_BYTES
+    )
+    # In characters or in UTF-8 bytes, whichever are closer: Chinese has few characters, Hindi
+    # many bytes.
+    max_ratio: float = option(3.0, "Drop pairs with a side so many times longer", least=1)
+    ratio_slack: int = option(
+        20, "So many characters more are allowed, for the sake of short sentences", least=0
+    )
+    drop_copies: bool = option(True, "Whether to drop pairs of two equal texts")
+    # A cleaner sees one pair at a time: whoever reads the whole corpus finds the duplicates.
+    drop_duplicates: bool = option(True, "Whether to keep one of equal pairs only")
+    identify_language: bool = option(True, "Whether to drop text in other languages")
 
     def validate(self) -> None:
         """Raise one `SconesError` that names every value that makes no sense."""
-        problems = []
-        if self.min_words < 1:
-            problems.append(f"min_words is {self.min_words} but must be at least 1")
+        problems = out_of_bounds(self)
         if self.max_words < self.min_words:
             problems.append(
-                f"max_words is {self.max_words} but must be at least min_words, {self.min_words}"
+                f"max_words must be at least min_words, {self.min_words}, not {self.max_words}"
             )
-        if not 1 <= self.max_characters <= MAX_LINE_BYTES:
-            problems.append(
-                f"max_characters is {self.max_characters} but must be 1 to {MAX_LINE_BYTES:,}"
-            )
-        if not self.max_ratio >= 1:
-            problems.append(f"max_ratio is {self.max_ratio} but must be at least 1")
-        if self.ratio_slack < 0:
-            problems.append(f"ratio_slack is {self.ratio_slack} but must not be negative")
         if problems:
             raise SconesError(f"The cleaning cannot work so: {'; '.join(problems)}.")
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from scones.errors import SconesError
 from scones.files import new_folder, write_json
-from scones.options import option
+from scones.options import option, out_of_bounds
 from scones.text.cleaning import (
     Cleaner,
     CleaningConfig,
@@ -212,51 +212,34 @@ ENCODED_PAIRS = 10_000
 class PrepareConfig:
     """What `scones prepare` is asked to do: section [prepare] of a recipe."""
 
-    source_language: str = field(metadata={"help": "Language of the source text, such as de."})
-    target_language: str = field(metadata={"help": "Language of the target text, such as en."})
-    source: list[Path] = option([], "Source text, one sentence a line; several files are pooled.")
-    target: list[Path] = option([], "Target text: as many files as --source, in the same order.")
-    tsv: list[Path] = option([], "Text in two columns, source TAB target; several are pooled.")
-    times: list[int] = option(
-        [],
-        "How many times the pairs of each corpus are in the store, in the order of the files, "
-        "those of --tsv last; once if not given. More often makes a small corpus count.",
+    # The order of the fields is that of "options" in report.json.
+    source_language: str = field(metadata={"help": "Such as de.", "group": "Text"})
+    target_language: str = field(metadata={"help": "Such as en."})
+    source: list[Path] = option(
+        [], "Source text, one sentence a line; may be repeated to pool corpora."
     )
+    target: list[Path] = option([], "Target text, once for every --source.")
+    tsv: list[Path] = option([], "Text in two columns, source TAB target.")
+    times: list[int] = option([], "How often its pairs are in the store, once for every corpus [1]")
     trusted: list[Path] = option(
-        [],
-        "Source or TSV files of which every pair is right: lists of names, say, whose texts may "
-        "be equal and look like any language.",
+        [], "A source or TSV file with right pairs alone: equal texts, any language."
     )
-    dev_source: Path | None = option(None, "Source text of the development set.")
-    dev_target: Path | None = option(None, "Target text of the development set.")
-    held_out: list[Path] = option(
-        [], "Further texts (test sets) that must not be in the training text, in any language."
-    )
-    pieces: int = option(32_000, "Subword pieces of the vocabulary of both languages.")
-    subwords: Path | None = option(None, "Take this SentencePiece model instead of learning one.")
-    sample_megabytes: int = option(
-        32, "Text to learn subwords from, of both sides; it takes about 28 times as much memory."
-    )
-    max_pieces: int = option(512, "Drop pairs with more subword pieces than this on a side.")
-    workers: int | None = option(None, "Processes that clean; all cores if not given.")
-    dos: bool = option(False, "Accept Windows line ends and byte-order marks.")
-    overwrite: bool = option(False, "Replace the store if it exists.")
-    cleaning: CleaningConfig = field(
-        default_factory=CleaningConfig, metadata={"help": "Which pairs are kept."}
-    )
+    dev_source: Path | None = option(None, "Development set, source.")
+    dev_target: Path | None = option(None, "Development set, target.")
+    held_out: list[Path] = option([], "Text (a test set) that must not be trained on.")
+    pieces: int = option(32_000, "Subword pieces of both languages", "Subwords", least=1)
+    subwords: Path | None = option(None, "A SentencePiece model to use instead of learning one.")
+    # SentencePiece needs about 28 times as much memory as the sample has bytes.
+    sample_megabytes: int = option(32, "Megabytes of text to learn subwords from", least=1)
+    max_pieces: int = option(512, "Drop pairs with more pieces on a side", "Cleaning", least=1)
+    workers: int | None = option(None, "Processes that clean [all cores]", "Options", least=1)
+    dos: bool = option(False, "Accept Windows line ends and byte-order marks.", "Text")
+    overwrite: bool = option(False, "Replace the store if it exists.", "Options")
+    cleaning: CleaningConfig = field(default_factory=CleaningConfig)
 
     def validate(self) -> None:
         """Raise one SconesError that names everything that makes no sense."""
-        problems = [
-            f"{name} is {value} but must be at least 1"
-            for name, value in (
-                ("pieces", self.pieces),
-                ("sample_megabytes", self.sample_megabytes),
-                ("max_pieces", self.max_pieces),
-                ("workers", 1 if self.workers is None else self.workers),
-            )
-            if value < 1
-        ]
+        problems = out_of_bounds(self)
         if len(self.source) != len(self.target):
             problems.append(
                 f"there are {len(self.source)} source and {len(self.target)} target files, "

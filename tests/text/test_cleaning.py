@@ -122,7 +122,7 @@ def test_all_wrong_values_are_named_at_once():
     with pytest.raises(SconesError) as caught:
         Cleaner(config, "de", "en")
     for name in ("min_words", "max_words", "max_characters", "max_ratio", "ratio_slack"):
-        assert f"{name} is " in str(caught.value)
+        assert f"{name} must be " in str(caught.value)
 
 
 @given(st.binary(max_size=60), st.binary(max_size=60))

@@ -312,9 +312,9 @@ def test_all_wrong_options_are_named_at_once(tmp_path: Path) -> None:
     with pytest.raises(SconesError) as caught:
         prepare(config, tmp_path / "store")
     for part in (
-        "pieces is 0",
-        "max_pieces is -1",
-        "workers is 0",
+        "pieces must be at least 1, not 0",
+        "max_pieces must be at least 1, not -1",
+        "workers must be at least 1, not 0",
         "1 source and 0 target",
         "times has 2 numbers for 1 corpora",
         "0 times is not at least 1",
