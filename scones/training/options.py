@@ -15,7 +15,7 @@ from scones.hardware import choose_device
 from scones.model.config import ModelOptions
 from scones.model.folder import ModelFolder
 from scones.model.transformer import Transformer
-from scones.options import option
+from scones.options import option, out_of_bounds
 from scones.outputs import OutputLayer
 from scones.text.store import TokenStore
 from scones.training.data import check_lengths
@@ -25,14 +25,16 @@ from scones.training.data import check_lengths
 class TrainOptions:
     """How to train; every field is a recipe key and a command-line flag of the same name."""
 
-    max_steps: int | None = option(None, "stop after this many steps", group="Budget")
-    max_minutes: float | None = option(None, "stop after this much training time")
+    max_steps: int | None = option(None, "stop after this many steps", group="Budget", least=1)
+    max_minutes: float | None = option(None, "stop after this much training time", above=0)
     patience: int = option(
-        10, "stop after this many validations without a better dev BLEU; 0: never"
+        10, "stop after this many validations without a better dev BLEU; 0: never", least=0
     )
 
-    max_tokens: int = option(4096, "padded tokens of a batch, on either side", group="Batches")
-    accumulate: int = option(1, "batches whose gradients make one step")
+    max_tokens: int = option(
+        4096, "padded tokens of a batch, on either side", group="Batches", least=1
+    )
+    accumulate: int = option(1, "batches whose gradients make one step", least=1, most=10**6)
     loss_average: Literal["tokens", "sentences"] = option(
         "tokens", "average the loss over tokens, or over each sentence first (the paper's equation)"
     )
@@ -40,57 +42,47 @@ class TrainOptions:
     optimizer: Literal["lamb", "adamw"] = option(
         "lamb", "the optimiser; LAMB is the paper's", group="Optimiser"
     )
-    learning_rate: float = option(0.006, "highest learning rate (AdamW wants about a tenth)")
-    warmup_steps: int = option(1000, "steps until the highest learning rate")
-    cooldown: float = option(
-        0.0, "share of the budget at its end over which the learning rate falls to 0"
+    learning_rate: float = option(
+        0.006, "highest learning rate (AdamW wants about a tenth)", above=0, most=10**6
     )
-    beta1: float = option(0.9, "decay of the gradient's running mean")
-    beta2: float = option(0.98, "decay of the squared gradient's running mean")
-    weight_decay: float = option(0.01, "weight decay of matrices")
-    clip_norm: float = option(1.0, "largest norm of the gradient; 0: no clipping")
+    warmup_steps: int = option(1000, "steps until the highest learning rate", least=0)
+    cooldown: float = option(
+        0.0,
+        "share of the budget at its end over which the learning rate falls to 0",
+        least=0,
+        below=1,
+    )
+    beta1: float = option(0.9, "decay of the gradient's running mean", least=0, below=1)
+    beta2: float = option(0.98, "decay of the squared gradient's running mean", least=0, below=1)
+    weight_decay: float = option(0.01, "weight decay of matrices", least=0, most=10**6)
+    clip_norm: float = option(
+        1.0, "largest norm of the gradient; 0: no clipping", least=0, most=10**12
+    )
 
-    validate_every: int = option(1000, "steps between validations", group="Bookkeeping")
-    dev_sentences: int | None = option(None, "sentences of the dev set that are used; all if unset")
-    average_last: int = option(0, "average this many last checkpoints at the end")
-    checkpoint_every: int = option(1000, "steps between checkpoints")
-    log_every: int = option(50, "steps between log lines")
+    validate_every: int = option(1000, "steps between validations", group="Bookkeeping", least=1)
+    dev_sentences: int | None = option(
+        None, "sentences of the dev set that are used; all if unset", least=1
+    )
+    average_last: int = option(0, "average this many last checkpoints at the end", least=0)
+    checkpoint_every: int = option(1000, "steps between checkpoints", least=1)
+    log_every: int = option(50, "steps between log lines", least=1)
     tensorboard: bool = option(False, "write TensorBoard files too")
 
     start_from: Path | None = option(
         None, "model folder whose weights to start from", group="Start and machine"
     )
-    seed: int = option(1, "seed of weights, batch order and dropout")
+    seed: int = option(1, "seed of weights, batch order and dropout", least=0)
     device: str = option("auto", "auto, cpu, cuda or cuda:N")
     precision: Literal["auto", "float32", "bf16"] = option(
         "auto", "arithmetic of the matrix products; auto: bf16 where the hardware has it"
     )
-    threads: int | None = option(None, "CPU threads; all cores if unset")
+    threads: int | None = option(None, "CPU threads; all cores if unset", least=1)
     graphs: Literal["auto", "yes", "no"] = option(
         "auto", "let a GPU repeat steps by itself, as CUDA graphs; auto: small ones"
     )
 
     def __post_init__(self) -> None:
-        problems = [
-            f"{name} must be at least {least}, not {value}"
-            for name, least in _LEAST.items()
-            if (value := getattr(self, name)) is not None and not value >= least
-        ]
-        problems += [
-            f"{name} is {getattr(self, name)}, which is too large"
-            for name, most in _MOST.items()
-            if getattr(self, name) > most
-        ]
-        problems += [
-            f"{name} must be above 0, not {value}"
-            for name in ("learning_rate", "max_minutes")
-            if (value := getattr(self, name)) is not None and not value > 0
-        ]
-        problems += [
-            f"{name} must be in [0, 1), not {getattr(self, name)}"
-            for name in ("beta1", "beta2", "cooldown")
-            if not 0 <= getattr(self, name) < 1
-        ]
+        problems = out_of_bounds(self)
         if not self.has_budget and self.patience == 0:
             problems.append("one of max_steps, max_minutes and patience must say when to stop")
         if self.cooldown and not self.has_budget:
@@ -112,24 +104,6 @@ class TrainOptions:
             for value in [getattr(self, field.name)]
         }
 
-
-_MOST = {"accumulate": 10**6, "learning_rate": 1e6, "weight_decay": 1e6, "clip_norm": 1e12}
-_LEAST = {
-    "max_steps": 1,
-    "patience": 0,
-    "max_tokens": 1,
-    "accumulate": 1,
-    "warmup_steps": 0,
-    "weight_decay": 0,
-    "clip_norm": 0,
-    "validate_every": 1,
-    "dev_sentences": 1,
-    "average_last": 0,
-    "checkpoint_every": 1,
-    "log_every": 1,
-    "seed": 0,
-    "threads": 1,
-}
 
 # A longer budget, another device or more logging do not make it another run.
 _MAY_CHANGE = {"max_steps", "max_minutes", "patience", "log_every", "tensorboard", "device"}
