@@ -8,9 +8,12 @@ corpus is no error here: the line is handed on as it is, and the cleaner counts 
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import importlib
 import io
 import lzma
+import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
@@ -18,6 +21,13 @@ from pathlib import Path
 from typing import IO, Any, Final, cast
 
 from scones.errors import SconesError
+
+# Part of Python from 3.14 on; before that an extra of scones, without which there is no `.zst`.
+zstd: Any = None
+with contextlib.suppress(ImportError):
+    zstd = importlib.import_module(
+        "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+    )
 
 MAX_LINE_BYTES: Final = 1 << 20
 """A longer line is cut to one byte more than this, so that its length tells that it was cut."""
@@ -27,6 +37,13 @@ NOT_TWO_COLUMNS: Final = b"\n"
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_DAMAGED: Final = (
+    EOFError,
+    zlib.error,
+    lzma.LZMAError,
+    gzip.BadGzipFile,
+    *([zstd.ZstdError] if zstd else []),
+)
 _MAGIC = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ\x00", ".zst": b"\x28\xb5\x2f\xfd"}
 
 
@@ -52,7 +69,7 @@ def lines(path: Path, *, dos: bool = False) -> Iterator[bytes]:
                 yield line.removesuffix(b"\r") if dos else line
             if first:
                 raise SconesError(f"{path} is empty; give a file with at least one line.")
-    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, _DamagedZstd) as problem:
+    except _DAMAGED as problem:
         raise SconesError(
             f"{path} is damaged or cut off ({problem}); download or compress it again."
         ) from None
@@ -168,80 +185,18 @@ def _open(path: Path) -> IO[bytes]:
         raise SconesError(f"{path} does not exist.")
     if path.is_dir():
         raise SconesError(f"{path} is a folder; give a text file.")
-    ending = path.suffix.lower()
-    if ending == ".zst":
-        return io.BufferedReader(_ZstdFile(path))
-    # GzipFile and LZMAFile read lines in Python; a BufferedReader around them does it in C.
-    if ending == ".gz":
-        return io.BufferedReader(cast(Any, gzip.open(path)))
-    if ending == ".xz":
-        # LZMAFile calls no bytes at all a cut-off file; an empty file should be called empty.
-        return path.open("rb") if path.stat().st_size == 0 else _buffered_xz(path)
-    return path.open("rb")
+    unpackers: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".zst": _open_zstd}
+    unpack = unpackers.get(path.suffix.lower())
+    # To xz and zstd no bytes at all are a cut-off file; an empty file should be called empty.
+    if unpack is None or (path.is_file() and path.stat().st_size == 0):
+        return path.open("rb")
+    # The unpacked files read lines in Python; a BufferedReader around them does it in C.
+    return io.BufferedReader(cast(Any, unpack(path)))
 
 
-def _buffered_xz(path: Path) -> IO[bytes]:
-    return io.BufferedReader(cast(Any, lzma.open(path)))
-
-
-class _DamagedZstd(Exception):
-    """A `.zst` file that is not Zstandard data, or ends in the middle."""
-
-
-class _ZstdFile(io.RawIOBase):
-    """The unpacked bytes of a `.zst` file.
-
-    zstandard's own stream reader takes a cut-off file for a complete one, so this one asks
-    after every frame whether it came to its end.
-    """
-
-    # One byte may unpack to 32 KiB, so small pieces keep a hostile file's output at 32 MiB.
-    _PIECE = 1024
-
-    def __init__(self, path: Path) -> None:
-        try:
-            import zstandard
-        except ImportError:
-            raise SconesError(
-                f"{path} needs the package zstandard; install it with pip install 'scones[zstd]'."
-            ) from None
-        self._zstandard = zstandard
-        self._file = path.open("rb")
-        self._frame: Any = None
-        self._packed = b""
-        self._unpacked = memoryview(b"")
-
-    def readable(self) -> bool:
-        """Tell the buffer around this file that it can be read."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Fill `buffer` with the next bytes; 0 only at a proper end."""
-        while not self._unpacked:
-            self._packed = self._packed or self._file.read(self._PIECE)
-            if not self._packed:
-                if self._frame is not None:
-                    raise _DamagedZstd("it ends in the middle")
-                return 0
-            self._unpacked = memoryview(self._unpack(self._packed))
-        size = min(len(buffer), len(self._unpacked))
-        buffer[:size] = self._unpacked[:size]
-        self._unpacked = self._unpacked[size:]
-        return size
-
-    def _unpack(self, packed: bytes) -> bytes:
-        if self._frame is None:
-            self._frame = self._zstandard.ZstdDecompressor().decompressobj()
-        try:
-            unpacked: bytes = self._frame.decompress(packed)
-        except self._zstandard.ZstdError as problem:
-            raise _DamagedZstd(problem) from None
-        self._packed = self._frame.unused_data if self._frame.eof else b""
-        if self._frame.eof:
-            self._frame = None
-        return unpacked
-
-    def close(self) -> None:
-        """Close the packed file too."""
-        self._file.close()
-        super().close()
+def _open_zstd(path: Path) -> Any:
+    if zstd is None:
+        raise SconesError(
+            f"{path} needs the package backports.zstd; install it with pip install 'scones[zstd]'."
+        )
+    return zstd.open(path)
