@@ -1,4 +1,9 @@
-"""The grammar in memory: entries, rules, and what a rule says in German and in English."""
+"""The grammar in memory: entries, rules, and what a rule says in German and in English.
+
+Below it, how a translation is spoiled. Everything random here must come out the same on every
+machine and in every version of Python, or the corpora that were written could not be written
+again.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +15,17 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 
-from scones.errors import SconesError
-
-# Random numbers that are the same on every machine and in every version of Python.
-#
-# Python promises a fixed sequence only for `Random.random()`, not for `choice` or `shuffle`.
-
 
 def below(rng: random.Random, limit: int) -> int:
     """A whole number from 0 to `limit` - 1."""
+    # Python promises a fixed sequence only for `Random.random()`, not for `choice` or `shuffle`.
     return int(rng.random() * limit)
 
 
 def shuffled(size: int, rng: random.Random) -> Iterator[int]:
     """The numbers below `size`, each once, in random order, without a list of that length."""
+    # A Fisher-Yates shuffle that remembers only the numbers that have moved: a rule has up to
+    # 18,000 sentences, of which a sample takes a few.
     moved: dict[int, int] = {}
     for position in range(size):
         other = position + below(rng, size - position)
@@ -31,18 +33,14 @@ def shuffled(size: int, rng: random.Random) -> Iterator[int]:
         moved[other] = moved.pop(position, position)
 
 
-# The notation of the grammar's patterns: `{slot}`, `(a|b)`, `~word`.
-#
-# Alternatives are unfolded when the grammar is read, so a `Pattern` is a flat row of text and
-# slots.
-
+# The notation of the patterns is explained in sentences.toml: `{slot}`, `(a|b)`, `~word`.
 _SLOT = re.compile(r"\{(\w+)(?:\.(\w+)|:(\w+))?\}")
 _INNERMOST = re.compile(r"\(([^()]*)\)")
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A place for a word, in a named form or in the form that agrees with another slot."""
+    """A gap for a word, in a named form or in the form that agrees with another slot."""
 
     name: str
     form: str = "plain"
@@ -55,22 +53,21 @@ class Slot:
 
 
 Pattern = tuple[str | Slot, ...]
+"""A flat row of text and slots: alternatives are unfolded when the grammar is read."""
 
 
-def unfold(text: str, place: str) -> list[str]:
+def unfold(text: str) -> list[str]:
     """Every reading of a text with alternatives: "(a|b) c" is "a c" and "b c"."""
     group = _INNERMOST.search(text)
     if group is None:
-        if any(mark in text for mark in "()|"):
-            raise SconesError(f"{place}: the brackets of '{text}' do not match; close every '('.")
         return [" ".join(text.split())]
     # Innermost first: what an alternative holds is unfolded before it becomes one of several.
     before, after = text[: group.start()], text[group.end() :]
-    readings = (unfold(before + choice + after, place) for choice in group[1].split("|"))
+    readings = (unfold(before + choice + after) for choice in group[1].split("|"))
     return list(dict.fromkeys(reading for some in readings for reading in some))
 
 
-def parse(text: str, place: str) -> Pattern:
+def parse(text: str) -> Pattern:
     """Split a text without alternatives into literal pieces and slots."""
     pieces: list[str | Slot] = []
     end = 0
@@ -78,16 +75,10 @@ def parse(text: str, place: str) -> Pattern:
         pieces += [text[end : match.start()], Slot(match[1], match[2] or "plain", match[3])]
         end = match.end()
     pieces.append(text[end:])
-    if any("{" in piece or "}" in piece for piece in pieces if isinstance(piece, str)):
-        raise SconesError(
-            f"{place}: '{text}' holds a slot that cannot be read; "
-            "write {list}, {list.form} or {list:slot}."
-        )
     return tuple(piece for piece in pieces if piece != "")
 
 
 def slots_of(pattern: Pattern) -> list[Slot]:
-    """The slots of a pattern, in order."""
     return [piece for piece in pattern if isinstance(piece, Slot)]
 
 
@@ -104,7 +95,7 @@ def rename(pattern: Pattern, lists: Mapping[str, str]) -> Pattern:
 
 
 def capitalised(sentence: str) -> str:
-    """The sentence with a capital first letter, the rest as it was."""
+    # Not `str.capitalize`, which would write the nouns small.
     return sentence[:1].upper() + sentence[1:]
 
 
@@ -181,7 +172,6 @@ class Rule:
                 yield number, self.source(dict(zip(self.slots, entries, strict=True)))
 
     def source(self, binding: Binding) -> str:
-        """The German sentence."""
         words = []
         for piece in self.german:
             if isinstance(piece, Slot):
@@ -236,9 +226,8 @@ def _wordings(piece: str | Slot, binding: Binding) -> tuple[str, ...]:
     return forms.get(_form(piece, binding)) or forms["plain"]
 
 
-# Spoiling translations: a word swapped for another of its list, or a telling word dropped.
-
 Derivation = tuple[Rule, Binding]
+"""A reading of a sentence."""
 
 
 def spoiled(
@@ -318,10 +307,10 @@ def _dropped(
     ordered = sorted(references)
     for number in shuffled(len(ordered), rng):
         words = re.findall(r"[\w']+|[^\w\s]", ordered[number])
-        places = [place for place in range(1, len(words)) if words[place] in telling]
-        if places:
-            place = places[below(rng, len(places))]
-            yield from spellings(" ".join(words[:place] + words[place + 1 :]), {})
+        positions = [i for i in range(1, len(words)) if words[i] in telling]
+        if positions:
+            dropped = positions[below(rng, len(positions))]
+            yield from spellings(" ".join(words[:dropped] + words[dropped + 1 :]), {})
 
 
 def _may_mean(one: Entry, other: Entry) -> bool:
