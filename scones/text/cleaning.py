@@ -25,30 +25,29 @@ from scones.text.reading import MAX_LINE_BYTES, NOT_TWO_COLUMNS, bad_byte
 if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier as Py3LangId
 
-# Is this line in the language it should be in?
-#
-# py3langid answers. Of the identifiers compared in `benchmarks/language_identification.py` (on
-# German, Finnish, Lithuanian and English) it loses few right lines, also short ones, and lets very
-# few wrong ones through; others are faster, but it does for millions of pairs, and it brings
-# its model along in a wheel of pure Python.
-
 _ENOUGH_CHARACTERS = 120  # more tells nothing new and costs time
 _ENOUGH_LETTERS = 60  # with fewer the verdict is unsure, and less is asked of a language
 _PLAUSIBLE = 0.2  # of the best language's probability; where two are close, both are accepted
 
 
 class LanguageIdentifier:
-    """Tells whether a text is plausibly in a given language; made to be lenient."""
+    """Tells whether a text is plausibly in a given language; made to be lenient.
+
+    py3langid answers. Of the identifiers compared in `benchmarks/language_identification.py` (on
+    German, Finnish, Lithuanian and English) it loses few right lines, also short ones, and lets
+    very few wrong ones through; others are faster, but it does for millions of pairs, and it
+    brings its model along in a wheel of pure Python.
+    """
 
     def __init__(self) -> None:
         self._model = _model()
 
     def languages(self) -> frozenset[str]:
-        """Give the ISO 639-1 codes of the languages it can tell apart."""
+        """ISO 639-1 codes of the languages that can be told apart."""
         return frozenset(self._model.labels)
 
     def accepts(self, text: str, language: str) -> bool:
-        """Say whether `text` is plausibly in `language`, one of `languages()`.
+        """Whether `text` is plausibly in `language`, one of `languages()`.
 
         A clean line lost costs more than a doubtful line kept, so a language that is not the
         most probable one, but plausible beside it, is accepted too; more easily so the fewer
@@ -106,12 +105,14 @@ REASONS: Final = {
 }
 """Why a pair is dropped, in the order of checking: the first that applies is counted."""
 
+# Control characters but white space, U+FFFD (text that was decoded wrongly once), private use and
+# non-characters: signs of a broken file rather than of a language.
 _FORBIDDEN = re.compile(
     "[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd\ue000-\uf8ff\ufdd0-\ufdef\ufffe\uffff\U000f0000-\U0010ffff]"
 )
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
 
-_MAX_UNREADABLE_SHARE = 0.1
+_MAX_UNREADABLE_SHARE = 0.1  # more is no dirt, but a file in another encoding
 _EXAMPLES = 3
 _EXAMPLE_CHARACTERS = 80
 
@@ -128,8 +129,7 @@ class CleaningConfig:
     max_characters: int = option(
         1500, "Drop pairs with more characters on a side", least=1, most=MAX_LINE_BYTES
     )
-    # In characters or in UTF-8 bytes, whichever are closer: Chinese has few characters, Hindi
-    # many bytes.
+    # In characters or in UTF-8 bytes, whichever are closer.
     max_ratio: float = option(3.0, "Drop pairs with a side so many times longer", least=1)
     ratio_slack: int = option(
         20, "So many characters more are allowed, for the sake of short sentences", least=0
@@ -202,7 +202,7 @@ class Cleaner:
         source_text, target_text = " ".join(source_words), " ".join(target_words)
         reason = (
             self._length_fault(len(source_words), len(target_words), source_text, target_text)
-            or self._content_fault(source_text, target_text)
+            or ("held out" if self._is_held_out(source_text, target_text) else None)
             or (None if trusted else self._untranslated(source_text, target_text))
         )
         if reason:
@@ -223,6 +223,8 @@ class Cleaner:
             or max(lengths) > config.max_characters
         ):
             return "long"
+        # Characters and bytes, since neither is fair to every script: Chinese has few characters,
+        # Hindi many bytes.
         if self._lopsided(*lengths) and self._lopsided(len(source.encode()), len(target.encode())):
             return "ratio"
         return None
@@ -230,10 +232,9 @@ class Cleaner:
     def _lopsided(self, one: int, other: int) -> bool:
         return max(one, other) > self.config.max_ratio * min(one, other) + self.config.ratio_slack
 
-    def _content_fault(self, source: str, target: str) -> str | None:
-        if self.held_out and (_digest(source) in self.held_out or _digest(target) in self.held_out):
-            return "held out"
-        return None
+    def _is_held_out(self, *texts: str) -> bool:
+        # Digests cost time, so none is made where nothing is held out.
+        return bool(self.held_out) and any(_digest(text) in self.held_out for text in texts)
 
     def _untranslated(self, source: str, target: str) -> str | None:
         if self.config.drop_copies and source == target:
@@ -248,7 +249,7 @@ class Cleaner:
 
 
 def text_digest(text: str) -> bytes:
-    """Give the 16 bytes by which the cleaner knows a held-out text, however it is spaced."""
+    """The 16 bytes by which the cleaner knows a held-out text, however it is spaced."""
     return _digest(" ".join(_words(text)))
 
 
@@ -295,7 +296,10 @@ class CleaningReport:
         if reason is None:
             self.kept += 1
             return
-        self._drop(line, reason, source, target)
+        self.counts[reason] += 1
+        examples = self.examples.setdefault(reason, [])
+        if len(examples) < _EXAMPLES:
+            examples.append(Example(line, _shortened(source), _shortened(target)))
         if reason in ("encoding", "control"):
             for side, text in (("source", source), ("target", target)):
                 if fault := bad_byte(text):
@@ -338,12 +342,6 @@ class CleaningReport:
             f"dropped for {reason!r} ({REASONS[reason]}); check the files, their order and their "
             "languages, or loosen the limits."
         )
-
-    def _drop(self, line: int, reason: str, source: bytes, target: bytes) -> None:
-        self.counts[reason] += 1
-        examples = self.examples.setdefault(reason, [])
-        if len(examples) < _EXAMPLES:
-            examples.append(Example(line, _shortened(source), _shortened(target)))
 
     def _note_unreadable(self, bad: _BadByte) -> None:
         if self.first_unreadable is None or bad.line < self.first_unreadable.line:

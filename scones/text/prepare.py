@@ -7,6 +7,7 @@ inside the new store, and leave with it if anything goes wrong.
 from __future__ import annotations
 
 import errno
+import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
@@ -31,172 +32,9 @@ from scones.text.cleaning import (
 )
 from scones.text.reading import pairs, read_texts
 from scones.text.report import TOO_MANY_PIECES, Corpus, PrepareReport, Stage
-from scones.text.store import StoreWriter
+from scones.text.store import StoreWriter, check_replaceable
 from scones.text.subwords import Subwords
 from scones.text.workers import ordered_map, run_apart, usable_cores
-
-# Clean text on its way from the cleaner to the store: written once, read twice, then removed.
-
-LINE_TYPE = np.dtype("<u8")
-
-
-class CleanPair(NamedTuple):
-    """A pair that passed the cleaner, the line it stood in, and whether it was there before."""
-
-    line: int
-    source: str
-    target: str
-    duplicate: bool
-
-
-class CleanText:
-    """The clean pairs of several corpora in a scratch folder.
-
-    `marks` are the duplicates among all pairs in the order of writing; without them none is one.
-    """
-
-    def __init__(self, folder: Path, corpora: int) -> None:
-        self.marks: NDArray[np.bool_] | None = None
-        self._files = [
-            [folder / f"{corpus}.{part}" for part in ("source", "target", "lines")]
-            for corpus in range(corpora)
-        ]
-        folder.mkdir(parents=True, exist_ok=True)
-        for paths in self._files:
-            for path in paths:
-                path.touch()
-
-    def append(
-        self, corpus: int, lines: Sequence[int], sources: Sequence[str], targets: Sequence[str]
-    ) -> None:
-        """Add the next pairs of a corpus; corpora come one after another."""
-        contents = (_joined(sources), _joined(targets), np.array(lines, LINE_TYPE).tobytes())
-        for path, content in zip(self._files[corpus], contents, strict=True):
-            with path.open("ab") as file:
-                file.write(content)
-
-    def pairs(self, corpus: int) -> Iterator[CleanPair]:
-        """Read the pairs of a corpus back."""
-        first = sum(self._count(earlier) for earlier in range(corpus))
-        source_path, target_path, line_path = self._files[corpus]
-        with ExitStack() as stack:
-            sources = stack.enter_context(source_path.open(encoding="utf-8", newline="\n"))
-            targets = stack.enter_context(target_path.open(encoding="utf-8", newline="\n"))
-            lines = stack.enter_context(line_path.open("rb"))
-            for number, line in enumerate(_numbers(lines), start=first):
-                yield CleanPair(
-                    line,
-                    next(sources)[:-1],
-                    next(targets)[:-1],
-                    self.marks is not None and bool(self.marks[number]),
-                )
-
-    def sample(self, size: int) -> Iterator[CleanPair]:
-        """Pairs of about `size` bytes in all, evenly spread over the corpora, no duplicates."""
-        total = sum(path.stat().st_size for paths in self._files for path in paths[:2])
-        share = min(1.0, size / total)
-        fresh = 0
-        for corpus in range(len(self._files)):
-            for pair in self.pairs(corpus):
-                if pair.duplicate:
-                    continue
-                fresh += 1
-                if int(fresh * share) > int((fresh - 1) * share):
-                    yield pair
-
-    def _count(self, corpus: int) -> int:
-        return self._files[corpus][2].stat().st_size // LINE_TYPE.itemsize
-
-
-def _joined(texts: Sequence[str]) -> bytes:
-    return "".join(f"{text}\n" for text in texts).encode()
-
-
-def _numbers(file: BinaryIO) -> Iterator[Any]:
-    while block := file.read(LINE_TYPE.itemsize * 10_000):
-        yield from np.frombuffer(block, LINE_TYPE).tolist()
-
-
-# Exact duplicates in a corpus of any size, in bounded memory.
-#
-# Each pair has a 16-byte digest. Digests go to 256 files by their first byte, so that equal ones
-# meet in the same file; afterwards each file is sorted alone.
-
-DIGEST_BYTES = 16
-BUCKETS = 256
-
-_DIGEST = np.dtype([("low", "<u8"), ("high", "<u8")])
-_RECORD = np.dtype([*_DIGEST.descr, ("number", "<u8")])
-
-
-class DuplicateFinder:
-    """Collects digests on disk and marks every pair that was seen before."""
-
-    def __init__(self, folder: Path, buffered: int = 500_000) -> None:
-        """Keep the files in `folder`, and up to `buffered` digests (24 bytes each) in memory."""
-        self._folder = Path(folder)
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._limit = buffered
-        self._waiting: list[bytes] = []
-        self._waiting_count = 0
-        self._written = 0
-
-    def __len__(self) -> int:
-        return self._written + self._waiting_count
-
-    def add(self, digests: bytes) -> None:
-        """Add the digests of the next pairs, joined to one string of 16 bytes each."""
-        if len(digests) % DIGEST_BYTES:
-            raise ValueError(f"{len(digests)} bytes are no whole number of digests")
-        self._waiting.append(digests)
-        self._waiting_count += len(digests) // DIGEST_BYTES
-        if self._waiting_count >= self._limit:
-            self._flush()
-
-    def mark(self) -> NDArray[np.bool_]:
-        """One truth value a pair, from a file: whether an earlier pair has the same digest."""
-        self._flush()
-        if not self._written:
-            return np.zeros(0, bool)
-        _write_zeros(self._folder / "marks", self._written)
-        marks = np.memmap(self._folder / "marks", dtype=bool, mode="r+")
-        for path in self._folder.glob("bucket.*"):
-            marks[_repeated(np.fromfile(path, _RECORD))] = True
-            path.unlink()
-        return marks
-
-    def _flush(self) -> None:
-        digests = np.frombuffer(b"".join(self._waiting), _DIGEST)
-        records = np.empty(len(digests), _RECORD)
-        records["low"], records["high"] = digests["low"], digests["high"]
-        records["number"] = self._written + np.arange(len(digests))
-        buckets = digests["low"] % BUCKETS
-        order = np.argsort(buckets, kind="stable")
-        records, bounds = records[order], np.searchsorted(buckets[order], np.arange(BUCKETS + 1))
-        for bucket in range(BUCKETS):
-            # One file open at a time: some systems allow a process only 256.
-            if bounds[bucket] < bounds[bucket + 1]:
-                with (self._folder / f"bucket.{bucket:02x}").open("ab") as file:
-                    file.write(records[bounds[bucket] : bounds[bucket + 1]].tobytes())
-        self._written += len(records)
-        self._waiting, self._waiting_count = [], 0
-
-
-def _write_zeros(path: Path, count: int) -> None:
-    """Fill a file, for a full disk is an error here but kills a process that writes to a map."""
-    with path.open("wb") as file:
-        while count > 0:
-            count -= file.write(bytes(min(count, 1 << 20)))
-
-
-def _repeated(records: NDArray[Any]) -> NDArray[np.uint64]:
-    """The pair numbers of a bucket whose digest a smaller number has too."""
-    ordered = records[np.lexsort((records["number"], records["high"], records["low"]))]
-    later, earlier = ordered[1:], ordered[:-1]
-    same = (later["low"] == earlier["low"]) & (later["high"] == earlier["high"])
-    repeated: NDArray[np.uint64] = later["number"][same]
-    return repeated
-
 
 Progress = Callable[[str, int], None]
 """Called now and then with the name of a stage and the pairs that went through it."""
@@ -206,6 +44,11 @@ Progress = Callable[[str, int], None]
 CHUNK_PAIRS = 2_000
 CHUNK_BYTES = 1 << 20
 ENCODED_PAIRS = 10_000
+
+_LINE_NUMBER = np.dtype("<u8")
+_DIGEST = np.dtype([("low", "<u8"), ("high", "<u8")])
+_RECORD = np.dtype([*_DIGEST.descr, ("number", "<u8")])
+_BUCKETS = 256
 
 
 @dataclass
@@ -266,7 +109,9 @@ class PrepareConfig:
             check_language(self.target_language)
 
 
-def prepare(config: PrepareConfig, folder: Path, progress: Progress | None = None) -> PrepareReport:
+def prepare(
+    config: PrepareConfig, folder: Path, progress: Progress = lambda stage, pairs: None
+) -> PrepareReport:
     """Make the store `folder` from the corpora of `config`, and say what was dropped and why.
 
     Nothing is left on disk unless all went well.
@@ -278,14 +123,12 @@ def prepare(config: PrepareConfig, folder: Path, progress: Progress | None = Non
     for corpus, times in zip(corpora, config.times, strict=False):
         corpus.times = times
     _check_beginnings(corpora, config.dos)
-    if config.overwrite and folder.exists() and not (folder / "store.json").exists():
-        raise SconesError(f"{folder} is not a store; --overwrite replaces nothing but a store.")
-    report = PrepareReport(
-        config.source_language, config.target_language, corpora, _plain(asdict(config))
-    )
+    check_replaceable(folder, config.overwrite)
+    options = json.loads(json.dumps(asdict(config), default=str))  # paths become strings
+    report = PrepareReport(config.source_language, config.target_language, corpora, options)
     try:
         with new_folder(folder, overwrite=config.overwrite) as hidden:
-            _Preparation(config, report, hidden, progress or _silent).run()
+            _Preparation(config, report, hidden, progress).run()
     except OSError as problem:
         if problem.errno in (errno.ENOSPC, errno.EDQUOT):
             raise SconesError(
@@ -311,6 +154,7 @@ class _Preparation:
         self.workers = config.workers or usable_cores()
 
     def run(self) -> None:
+        # What can be refused is read first: cleaning takes hours on a large corpus.
         config, report = self.config, self.report
         dev = _read_dev(config)
         subwords = Subwords.load(config.subwords) if config.subwords else None
@@ -331,7 +175,7 @@ class _Preparation:
                 self._encode(subwords, writer, stage)
             if dev:
                 writer.append_dev(*dev)
-            shutil.rmtree(self.scratch)
+            shutil.rmtree(self.scratch)  # before the digest, and before the folder becomes a store
             with report.stage("write"):
                 report.digest = writer.finish()
         report.vocabulary = len(subwords)
@@ -413,7 +257,7 @@ class _Preparation:
 
 
 class _Chunk(NamedTuple):
-    """Some lines of a corpus, as they were read."""
+    """Some lines of a corpus, as they were read: the work of one call in a worker process."""
 
     corpus: int
     first_line: int
@@ -422,8 +266,6 @@ class _Chunk(NamedTuple):
 
 
 class _CleanChunk(NamedTuple):
-    """What is left of a chunk."""
-
     corpus: int
     lines: list[int]
     sources: list[str]
@@ -497,14 +339,152 @@ def _held_out(config: PrepareConfig, dev: tuple[list[str], list[str]] | None) ->
     return frozenset(text_digest(text) for text in texts)
 
 
-def _plain(value: Any) -> Any:
-    """The options as JSON can hold them."""
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return str(value) if isinstance(value, Path) else value
+# Clean text on its way from the cleaner to the store: written once, read twice (for the sample that
+# subwords are learned from, and for the store), then removed.
 
 
-def _silent(_stage: str, _pairs: int) -> None:
-    return None
+class CleanPair(NamedTuple):
+    """A pair that passed the cleaner, the line it stood in, and whether it was there before."""
+
+    line: int
+    source: str
+    target: str
+    duplicate: bool
+
+
+class CleanText:
+    """The clean pairs of several corpora in a scratch folder.
+
+    `marks` are the duplicates among all pairs in the order of writing; without them none is one.
+    """
+
+    def __init__(self, folder: Path, corpora: int) -> None:
+        self.marks: NDArray[np.bool_] | None = None
+        self._files = [
+            [folder / f"{corpus}.{part}" for part in ("source", "target", "lines")]
+            for corpus in range(corpora)
+        ]
+        folder.mkdir(parents=True, exist_ok=True)
+        for paths in self._files:
+            for path in paths:
+                path.touch()  # so that a corpus of which nothing is left can be read too
+
+    def append(
+        self, corpus: int, lines: Sequence[int], sources: Sequence[str], targets: Sequence[str]
+    ) -> None:
+        """Add the next pairs of a corpus; corpora come one after another."""
+        contents = (_joined(sources), _joined(targets), np.array(lines, _LINE_NUMBER).tobytes())
+        for path, content in zip(self._files[corpus], contents, strict=True):
+            with path.open("ab") as file:
+                file.write(content)
+
+    def pairs(self, corpus: int) -> Iterator[CleanPair]:
+        first = sum(self._count(earlier) for earlier in range(corpus))
+        source_path, target_path, line_path = self._files[corpus]
+        with ExitStack() as stack:
+            sources = stack.enter_context(source_path.open(encoding="utf-8", newline="\n"))
+            targets = stack.enter_context(target_path.open(encoding="utf-8", newline="\n"))
+            lines = stack.enter_context(line_path.open("rb"))
+            for number, line in enumerate(_numbers(lines), start=first):
+                yield CleanPair(
+                    line,
+                    next(sources)[:-1],
+                    next(targets)[:-1],
+                    self.marks is not None and bool(self.marks[number]),
+                )
+
+    def sample(self, size: int) -> Iterator[CleanPair]:
+        """Pairs of about `size` bytes in all, evenly spread over the corpora, no duplicates."""
+        total = sum(path.stat().st_size for paths in self._files for path in paths[:2])
+        share = min(1.0, size / total)
+        fresh = 0
+        for corpus in range(len(self._files)):
+            for pair in self.pairs(corpus):
+                if pair.duplicate:
+                    continue
+                fresh += 1
+                if int(fresh * share) > int((fresh - 1) * share):
+                    yield pair
+
+    def _count(self, corpus: int) -> int:
+        return self._files[corpus][2].stat().st_size // _LINE_NUMBER.itemsize
+
+
+def _joined(texts: Sequence[str]) -> bytes:
+    return "".join(f"{text}\n" for text in texts).encode()
+
+
+def _numbers(file: BinaryIO) -> Iterator[Any]:
+    while block := file.read(_LINE_NUMBER.itemsize * 10_000):
+        yield from np.frombuffer(block, _LINE_NUMBER).tolist()
+
+
+class DuplicateFinder:
+    """Collects digests on disk and marks every pair that was seen before.
+
+    Digests go to 256 files by their first byte, so that equal ones meet in the same file;
+    afterwards each file is sorted alone, and memory holds a 256th of them at a time.
+    """
+
+    def __init__(self, folder: Path, buffered: int = 500_000) -> None:
+        """Keep the files in `folder`, and up to `buffered` digests (24 bytes each) in memory."""
+        self._folder = Path(folder)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._limit = buffered
+        self._waiting: list[bytes] = []
+        self._waiting_count = 0
+        self._written = 0
+
+    def __len__(self) -> int:
+        return self._written + self._waiting_count
+
+    def add(self, digests: bytes) -> None:
+        """Add the digests of the next pairs, joined to one string of 16 bytes each."""
+        self._waiting.append(digests)
+        self._waiting_count += len(digests) // _DIGEST.itemsize
+        if self._waiting_count >= self._limit:
+            self._flush()
+
+    def mark(self) -> NDArray[np.bool_]:
+        """One boolean per pair, mapped from a file: whether an earlier pair has its digest."""
+        self._flush()
+        if not self._written:
+            return np.zeros(0, bool)
+        _write_zeros(self._folder / "marks", self._written)
+        marks = np.memmap(self._folder / "marks", dtype=bool, mode="r+")
+        for path in self._folder.glob("bucket.*"):
+            marks[_repeated(np.fromfile(path, _RECORD))] = True
+            path.unlink()
+        return marks
+
+    def _flush(self) -> None:
+        digests = np.frombuffer(b"".join(self._waiting), _DIGEST)
+        records = np.empty(len(digests), _RECORD)
+        records["low"], records["high"] = digests["low"], digests["high"]
+        records["number"] = self._written + np.arange(len(digests))
+        buckets = digests["low"] % _BUCKETS
+        order = np.argsort(buckets, kind="stable")
+        records, bounds = records[order], np.searchsorted(buckets[order], np.arange(_BUCKETS + 1))
+        for bucket in range(_BUCKETS):
+            # One file open at a time: some systems allow a process only 256.
+            if bounds[bucket] < bounds[bucket + 1]:
+                with (self._folder / f"bucket.{bucket:02x}").open("ab") as file:
+                    file.write(records[bounds[bucket] : bounds[bucket + 1]].tobytes())
+        self._written += len(records)
+        self._waiting, self._waiting_count = [], 0
+
+
+def _write_zeros(path: Path, count: int) -> None:
+    """Fill a file, for a full disk is an error here but kills a process that writes to a map."""
+    with path.open("wb") as file:
+        while count > 0:
+            count -= file.write(bytes(min(count, 1 << 20)))
+
+
+def _repeated(records: NDArray[Any]) -> NDArray[np.uint64]:
+    """The pair numbers of a bucket whose digest a smaller number has too."""
+    ordered = records[np.lexsort((records["number"], records["high"], records["low"]))]
+    later, earlier = ordered[1:], ordered[:-1]
+    same = (later["low"] == earlier["low"]) & (later["high"] == earlier["high"])
+    repeated: NDArray[np.uint64] = later["number"][same]
+    return repeated

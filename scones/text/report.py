@@ -14,7 +14,6 @@ from scones.text.cleaning import REASONS, CleaningReport
 
 if TYPE_CHECKING:
     from rich.console import Group
-    from rich.table import Table
 
 TOO_MANY_PIECES = "long (pieces)"
 ALL_REASONS = REASONS | {TOO_MANY_PIECES: "too many subword pieces on one side"}
@@ -31,7 +30,6 @@ class Corpus:
     """How often every pair that was kept is in the store."""
 
     def to_json(self) -> dict[str, Any]:
-        """Give the corpus as plain values, the reasons in their order."""
         cleaning = self.cleaning
         return {
             "source": str(self.source),
@@ -50,15 +48,12 @@ class Corpus:
 
 @dataclass
 class Stage:
-    """A part of the work, and how fast it went."""
-
     name: str
     pairs: int = 0
     seconds: float = 0.0
 
     @property
     def pairs_per_second(self) -> float:
-        """Pairs that went through the stage in a second."""
         return self.pairs / self.seconds if self.seconds else 0.0
 
 
@@ -88,21 +83,18 @@ class PrepareReport:
 
     @property
     def pairs_read(self) -> int:
-        """Pairs of all corpora before cleaning."""
         return sum(corpus.cleaning.total for corpus in self.corpora)
 
     @property
     def pairs_kept(self) -> int:
-        """Different pairs of all corpora that went into the store."""
+        """Different pairs: one that stands in the store several `times` counts once."""
         return sum(corpus.cleaning.kept for corpus in self.corpora)
 
     @property
     def dropped(self) -> Counter[str]:
-        """Dropped pairs of all corpora by reason."""
         return sum((corpus.cleaning.counts for corpus in self.corpora), Counter())
 
     def to_json(self) -> dict[str, Any]:
-        """Give the report as plain values."""
         from scones.version import __version__
 
         dropped = self.dropped
@@ -134,31 +126,45 @@ class PrepareReport:
             "options": self.options,
         }
 
-    def table(self) -> Group:
-        """Give the report as tables for rich to print."""
-        from rich.console import Group
-
-        return Group(self._pair_table(), self._stage_table())
-
-    def _pair_table(self) -> Table:
-        table = _table(f"{self.source_language} → {self.target_language}", "pairs", "share")
-        table.add_column("for example (line)", overflow="fold")
-        table.add_row("unfiltered", f"{self.pairs_read:,}", "")
-        for name, count in _in_order(self.dropped):
-            share = f"{_share(count, self.pairs_read):.2%}"
-            table.add_row(f"− {ALL_REASONS[name]}", f"{count:,}", share, self._example(name))
-        kept = f"{_share(self.pairs_kept, self.pairs_read):.2%}"
+    def pair_table(self) -> tuple[list[str], list[list[str]]]:
+        """Columns and rows: all pairs, those dropped by reason with an example, those kept."""
+        read, kept = self.pairs_read, self.pairs_kept
+        rows = [["unfiltered", f"{read:,}", "", ""]]
+        for name, reason in ALL_REASONS.items():
+            if count := self.dropped[name]:
+                share = f"{_share(count, read):.2%}"
+                rows.append([f"− {reason}", f"{count:,}", share, self._example(name)])
         tokens = f"{self.source_tokens:,} source and {self.target_tokens:,} target tokens"
-        table.add_row("filtered", f"{self.pairs_kept:,}", kept, tokens, style="bold")
-        return table
+        rows.append(["filtered", f"{kept:,}", f"{_share(kept, read):.2%}", tokens])
+        direction = f"{self.source_language} → {self.target_language}"
+        return [direction, "pairs", "share", "for example (line)"], rows
 
-    def _stage_table(self) -> Table:
-        table = _table("stage", "seconds", "pairs/s")
+    def stage_table(self) -> tuple[list[str], list[list[str]]]:
+        """Columns and rows: the time and the speed of each stage."""
+        rows = []
         for stage in self.stages:
             speed = f"{stage.pairs_per_second:,.0f}" if stage.pairs else ""
-            table.add_row(stage.name, f"{stage.seconds:,.1f}", speed)
-        table.add_row("total", f"{sum(stage.seconds for stage in self.stages):,.1f}", style="bold")
-        return table
+            rows.append([stage.name, f"{stage.seconds:,.1f}", speed])
+        rows.append(["total", f"{sum(stage.seconds for stage in self.stages):,.1f}", ""])
+        return ["stage", "seconds", "pairs/s"], rows
+
+    def table(self) -> Group:
+        """Give the report as tables for rich to print."""
+        from rich import box
+        from rich.console import Group
+        from rich.table import Table
+
+        tables = []
+        for columns, rows in (self.pair_table(), self.stage_table()):
+            table = Table(box=box.SIMPLE_HEAD)
+            for number, name in enumerate(columns):
+                table.add_column(
+                    name, justify="right" if 0 < number < 3 else "left", overflow="fold"
+                )
+            for row in rows:
+                table.add_row(*row, style="bold" if row is rows[-1] else None)
+            tables.append(table)
+        return Group(*tables)
 
     def _example(self, reason: str) -> str:
         for corpus in self.corpora:
@@ -167,20 +173,5 @@ class PrepareReport:
         return ""
 
 
-def _in_order(dropped: Counter[str]) -> list[tuple[str, int]]:
-    return [(name, dropped[name]) for name in ALL_REASONS if dropped[name]]
-
-
 def _share(part: int, whole: int) -> float:
     return part / whole if whole else 0.0
-
-
-def _table(first: str, *numbers: str) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column(first)
-    for name in numbers:
-        table.add_column(name, justify="right")
-    return table

@@ -21,6 +21,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -88,12 +89,12 @@ class Sentences:
         return np.asarray(self._tokens[positions]), lengths
 
 
+@dataclass(frozen=True)
 class ParallelTokens:
     """A split of a store: as many target sentences as source sentences."""
 
-    def __init__(self, sources: Sentences, targets: Sentences) -> None:
-        self.sources = sources
-        self.targets = targets
+    sources: Sentences
+    targets: Sentences
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -375,7 +376,11 @@ def _damaged(path: Path, reason: str) -> SconesError:
     return SconesError(f"{path} is damaged: {reason}; prepare the store again.")
 
 
-# The other direction of a store: source and target exchanged, nothing cleaned or split again.
+def check_replaceable(folder: Path, overwrite: bool) -> None:
+    """Refuse to overwrite a folder that is not a store: it may hold somebody's work."""
+    if overwrite and folder.exists() and not (folder / "store.json").exists():
+        raise SconesError(f"{folder} is not a store; --overwrite replaces nothing but a store.")
+
 
 _OTHER = {"source": "target", "target": "source"}
 
@@ -390,8 +395,7 @@ def reverse_store(store: Path, folder: Path, *, overwrite: bool = False) -> dict
     digest = TokenStore.open(store).digest
     if folder.resolve() == store.resolve():
         raise SconesError(f"{folder} cannot be its own reverse; give another name to the new one.")
-    if overwrite and folder.exists() and not (folder / "store.json").exists():
-        raise SconesError(f"{folder} is not a store; --overwrite replaces nothing but a store.")
+    check_replaceable(folder, overwrite)
     facts: dict[str, Any] = _exchanged(read_json(store / "store.json"))
     with new_folder(folder, overwrite=overwrite) as hidden:
         names = data_files(facts["splits"])
