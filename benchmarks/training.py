@@ -52,8 +52,9 @@ from scones.outputs.scones import Scones
 from scones.outputs.softmax import Softmax
 from scones.text.batches import pad_batch, plan_batches
 from scones.text.store import ParallelTokens, TokenStore
-from scones.training.data import Batch, Objective, PackedBatch, make_batch, make_packed_batch
-from scones.training.gpu import Replays, grain, replays_pay
+from scones.training.data import Batch, make_batch
+from scones.training.data import LossModule as Objective
+from scones.training.gpu import PackedBatch, Replays, grain, make_packed_batch, replays_pay
 from scones.training.optimizers import finite_step, make_optimizer
 from scones.training.options import Experiment, TrainOptions, new_model
 

@@ -10,7 +10,7 @@ import gc
 import inspect
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FrameType
 from typing import Any, TypeVar
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def is_first() -> bool:
-    """Say whether this is the process that speaks: the only one, or torchrun's number 0."""
+    """Whether this is the process that speaks: the only one, or torchrun's rank 0."""
     return os.environ.get("RANK", "0") == "0"
 
 
@@ -74,7 +74,11 @@ def _explained(lost: SconesError) -> Iterator[None]:
 
 
 class Processes:
-    """The processes of a job as one of them sees them; all have to call the same methods."""
+    """The ranks of a job, as one of them sees them.
+
+    The methods are collectives, as in torch.distributed: every rank has to call the same ones in
+    the same order, or all wait for ever. With one process alone they cost nothing.
+    """
 
     def __init__(self, rank: int, count: int) -> None:
         self.rank = rank
@@ -85,22 +89,14 @@ class Processes:
         """Whether this one speaks and writes."""
         return self.rank == 0
 
-    def sum(self, values: Sequence[float]) -> list[float]:
-        """Add up each number over all processes."""
-        if self.count == 1:
-            return list(values)
-        total = torch.tensor(values, dtype=torch.float64)
-        distributed.all_reduce(total)
-        return list(total.tolist())
-
-    def add_up(self, tensor: Tensor) -> Tensor:
-        """Add up a tensor over all processes, in place; on a GPU nothing waits for the result."""
+    def all_reduce(self, tensor: Tensor) -> Tensor:
+        """Add up a tensor over all ranks, in place; on a GPU nothing waits for the result."""
         if self.count > 1:
             distributed.all_reduce(tensor)
         return tensor
 
-    def from_first(self, make: Callable[[], T]) -> T:
-        """Let the first process make something (or do something) and give it to all."""
+    def broadcast(self, make: Callable[[], T]) -> T:
+        """Send what rank 0 makes to all; the other ranks do not call `make`."""
         if self.count == 1:
             return make()
         box: list[Any] = [make() if self.is_first else None]
@@ -108,16 +104,16 @@ class Processes:
         made: T = box[0]
         return made
 
-    def everyones(self, value: T) -> list[T]:
-        """Give all processes what each of them has, in their order."""
+    def all_gather(self, value: T) -> list[T]:
+        """The values of all ranks, in the order of the ranks."""
         if self.count == 1:
             return [value]
         values: list[Any] = [None] * self.count
         distributed.all_gather_object(values, value)
         return values
 
-    def share_gradients(self, module: nn.Module) -> nn.Module:
-        """Let every backward pass through `module` end in the processes' mean gradient."""
+    def data_parallel(self, module: nn.Module) -> nn.Module:
+        """Wrap a module so that every backward pass ends in the mean of the ranks' gradients."""
         if self.count == 1:
             return module
         wrap = nn.parallel.DistributedDataParallel
@@ -127,8 +123,8 @@ class Processes:
         options: dict[str, Any] = {name: False}
         return wrap(module, **options)
 
-    def unshared(self, module: nn.Module) -> AbstractContextManager[None]:
-        """Keep gradients to each process itself, while more are to come for the same step."""
+    def no_sync(self, module: nn.Module) -> AbstractContextManager[None]:
+        """Keep each rank's gradients to itself while more are to come for the same step."""
         if isinstance(module, nn.parallel.DistributedDataParallel):
             return module.no_sync()
         return nullcontext()

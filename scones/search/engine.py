@@ -219,17 +219,17 @@ class SharedSearcher:
         self, sources: Sequence[Sequence[int]], options: SearchOptions
     ) -> list[list[Hypothesis]]:
         """Let all processes search; the first calls this."""
-        self._processes.from_first(lambda: (sources, options))
+        self._processes.broadcast(lambda: (sources, options))
         return self._work((sources, options))
 
     def finish(self) -> None:
         """Send the others home."""
-        self._processes.from_first(lambda: None)
+        self._processes.broadcast(lambda: None)
 
     def help(self) -> None:
         """Search for the first process until it is done."""
         nothing: Any = None
-        while (job := self._processes.from_first(lambda: nothing)) is not None:
+        while (job := self._processes.broadcast(lambda: nothing)) is not None:
             self._work(job)
 
     def _work(self, job: Job) -> list[list[Hypothesis]]:
@@ -240,7 +240,7 @@ class SharedSearcher:
         mine = [sources[index] for index in order[rank::count]]
         results: list[list[Hypothesis]] = [[] for _ in sources]
         for other, found in enumerate(
-            self._processes.everyones(self._searcher.search(mine, options))
+            self._processes.all_gather(self._searcher.search(mine, options))
         ):
             for index, hypotheses in zip(order[other::count], found, strict=True):
                 results[index] = hypotheses

@@ -44,12 +44,10 @@ class RunState:
     skipped_in_a_row: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Give it as plain values."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> RunState:
-        """Read it back."""
         return cls(**{**values, "position": Position(**values["position"])})
 
 
@@ -78,7 +76,7 @@ class Checkpoint:
     optimizer: dict[str, Tensor]
     """The optimiser's tensors, named "what/parameter"."""
     random: dict[str, Tensor]
-    """The random states, named "device/process"."""
+    """The random states, named "device/rank"."""
     state: dict[str, Any]
 
     @classmethod
@@ -90,30 +88,30 @@ class Checkpoint:
         random: list[dict[str, Tensor]],
         state: dict[str, Any],
     ) -> Checkpoint:
-        """Take a run's state; `random` holds each process's random states."""
+        """Take a run's state; `random` holds each rank's random states."""
         moments = {
             f"{key}/{name}": tensor
             for name, parameter in model.named_parameters()
             for key, tensor in optimizer.state.get(parameter, {}).items()
         }
-        numbered = {
-            f"{device}/{number}": tensor
-            for number, states in enumerate(random)
+        by_rank = {
+            f"{device}/{rank}": tensor
+            for rank, states in enumerate(random)
             for device, tensor in states.items()
         }
-        return cls(step, _on_cpu(model.state_dict()), _on_cpu(moments), numbered, state)
+        return cls(step, _on_cpu(model.state_dict()), _on_cpu(moments), by_rank, state)
 
-    def put_back(self, model: nn.Module, optimizer: torch.optim.Optimizer, process: int) -> None:
-        """Restore the model, the optimiser and this process's random states."""
+    def put_back(self, model: nn.Module, optimizer: torch.optim.Optimizer, rank: int) -> None:
+        """Restore the model, the optimiser and this rank's random states."""
         model.load_state_dict(self.weights)
         parameters = dict(model.named_parameters())
         for name, tensor in self.optimizer.items():
             key, _, parameter_name = name.partition("/")
             parameter = parameters[parameter_name]
             optimizer.state[parameter][key] = tensor.to(parameter.device)
-        if (cpu := self.random.get(f"cpu/{process}")) is not None:
+        if (cpu := self.random.get(f"cpu/{rank}")) is not None:
             torch.set_rng_state(cpu)
-        cuda = self.random.get(f"cuda/{process}")
+        cuda = self.random.get(f"cuda/{rank}")
         if cuda is not None and torch.cuda.is_available():
             torch.cuda.set_rng_state(cuda)
 
@@ -131,7 +129,7 @@ class Checkpoints:
         self._say = say
 
     def steps(self) -> list[int]:
-        """Give the steps that there are checkpoints of, in order."""
+        """The steps that there are checkpoints of, in order."""
         return sorted(int(path.name.split("-")[1]) for path in self._folder.glob("step-*"))
 
     def save(self, checkpoint: Checkpoint) -> None:
@@ -139,18 +137,20 @@ class Checkpoints:
         if checkpoint.step in self.steps():
             return
         random = {f"random/{name}": tensor for name, tensor in checkpoint.random.items()}
-        with new_folder(self._path(checkpoint.step)) as place:
-            write_tensors(place / "model.safetensors", checkpoint.weights)
-            write_tensors(place / "optimizer.safetensors", checkpoint.optimizer | random)
-            write_json(place / "state.json", checkpoint.state)
-            digests = {name: _digest(place / name) for name in _FILES}
-            write_json(place / "digests.json", digests)
+        # Written under another name and renamed: a checkpoint is there as a whole or not at all.
+        with new_folder(self._path(checkpoint.step)) as hidden:
+            write_tensors(hidden / "model.safetensors", checkpoint.weights)
+            write_tensors(hidden / "optimizer.safetensors", checkpoint.optimizer | random)
+            write_json(hidden / "state.json", checkpoint.state)
+            digests = {name: _digest(hidden / name) for name in _FILES}
+            write_json(hidden / "digests.json", digests)
+        # Old ones go only now, when a newer one is safe.
         no_longer_needed = self._folder.glob(".step-*")  # damaged, or left by a killed writer
         for old in (*map(self._path, self.steps()[: -self._keep]), *no_longer_needed):
             shutil.rmtree(old)
 
     def newest(self) -> Checkpoint | None:
-        """Give the newest checkpoint that is whole; damaged newer ones are put out of the way."""
+        """The newest checkpoint that is whole; damaged newer ones are put out of the way."""
         damaged: dict[int, str] = {}
         for step in reversed(self.steps()):
             try:
@@ -158,6 +158,7 @@ class Checkpoints:
             except DamagedError as problem:
                 damaged[step] = str(problem)
                 continue
+            # Out of the way, or the run would not write that step's checkpoint again.
             for bad, sentence in damaged.items():
                 self._say(f"{sentence} An older checkpoint is used.")
                 self._path(bad).rename(self._folder / f".{self._path(bad).name}.damaged")
@@ -209,7 +210,7 @@ class Checkpoints:
 
 
 def random_states() -> dict[str, Tensor]:
-    """Give this process's random states, one a device."""
+    """This rank's random states, one per device."""
     states = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         states["cuda"] = torch.cuda.get_rng_state()

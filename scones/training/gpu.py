@@ -1,24 +1,166 @@
-"""Passes that a GPU repeats by itself.
+"""Training on a GPU: all that only a GPU runs, and nothing that a CPU run enters.
 
-A pass forward and back is a thousand small commands, and telling a GPU to do them takes longer than
-many of them do. As a CUDA graph it is recorded once for every shape of batch and then given as one
-command. Batches are settled to a few shapes for it (`PackedBatch.settled`).
+Batches without padding; batches prepared ahead; steps that the host does not wait for; and passes
+that a GPU repeats by itself, as CUDA graphs. `GpuSteps`, at the end, puts them together.
 """
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Self, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from scones.training.data import Batch, Objective, PackedBatch, Position
+from scones.ids import END, PAD
+from scones.kernels import IGNORED
+from scones.model.spans import PackedTokens, Spans
+from scones.model.transformer import Transformer
+from scones.processes import Processes
+from scones.text.store import ParallelTokens, Sentences
+from scones.training import data
+from scones.training.data import WHOLE, Batch, Position
+from scones.training.data import LossModule as Objective
+from scones.training.data import Shard as Share
+from scones.training.data import shard_of_batch as _portion
+from scones.training.loop import CpuSteps
+from scones.training.loop import StepResult as Outcome
+from scones.training.options import TrainOptions
+
+# Batches without padding.
+
+
+@dataclass(frozen=True)
+class PackedBatch(Batch):
+    """Sentences one behind another: nothing is computed for padding, but kernels are needed."""
+
+    source: PackedTokens
+    inputs: PackedTokens
+
+    def hidden(self, model: Transformer) -> Tensor:
+        """Give the hidden states of all places."""
+        return model.forward_packed(self.source, self.inputs)
+
+    def fill_from(self, other: Self) -> None:
+        """Copy another batch of the same shape into the tensors of this one."""
+        for place, tensor in zip(_tensors(self), _tensors(other), strict=True):
+            place.copy_(tensor, non_blocking=True)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """What has to be equal in batches of which one can take another's place."""
+        sides = (self.source, self.inputs)
+        return tuple(
+            size
+            for side in sides
+            for size in (side.ids_N.numel(), side.spans.starts.numel(), side.spans.longest)
+        )
+
+    def settled(self, grain: int) -> PackedBatch:
+        """Fill it up with sentences of no weight, to multiples of `grain` tokens.
+
+        So a corpus makes batches of few shapes, and what a GPU does for one can be repeated.
+        """
+        sides = (self.source, self.inputs)
+        longest = [max(16, _power_of_two(side.spans.longest)) for side in sides]
+        # A filler has at least one token on either side, and is no longer than the sentences.
+        least = max(1, 2 * grain // min(longest))
+        gaps = [least + -(side.ids_N.numel() + least) % grain for side in sides]
+        fillers = max(-(-gap // most) for gap, most in zip(gaps, longest, strict=True))
+        sentences = _power_of_two(self.source.spans.starts.numel() - 1 + fillers)
+        source, inputs = (
+            _filled(side, gap, fillers, sentences, most)
+            for side, gap, most in zip(sides, gaps, longest, strict=True)
+        )
+        targets_N = functional.pad(self.targets_N, (0, gaps[1]), value=IGNORED)
+        weights_N = self.weights_N
+        if weights_N is not None:
+            weights_N = functional.pad(weights_N, (0, gaps[1]))
+        return replace(self, source=source, inputs=inputs, targets_N=targets_N, weights_N=weights_N)
+
+
+def _filled(
+    tokens: PackedTokens, gap: int, fillers: int, sentences: int, longest: int
+) -> PackedTokens:
+    """Append `gap` tokens as sentences of about equal length, and empty ones up to a number."""
+    starts = tokens.spans.starts
+    ends = starts[-1] + gap * torch.arange(1, fillers + 1) // fillers
+    empty = ends[-1].expand(sentences + 1 - len(starts) - fillers)
+    starts = torch.cat([starts, ends, empty]).to(starts.dtype)
+    ids_N, places_N = (
+        functional.pad(numbers, (0, gap), value=PAD) for numbers in (tokens.ids_N, tokens.places_N)
+    )
+    return PackedTokens(ids_N, places_N, Spans(starts, longest))
+
+
+def _power_of_two(least: int) -> int:
+    return 1 << (least - 1).bit_length()
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """Give the tensors of a dataclass, and of those in it."""
+    if isinstance(value, Tensor):
+        yield value
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from _tensors(getattr(value, field.name))
+
+
+def make_packed_batch(
+    tokens: ParallelTokens, indices: np.ndarray, by_sentence: bool, share: Share = WHOLE
+) -> PackedBatch:
+    """Make the same batch without padding."""
+    mine, facts = _portion(tokens, indices, by_sentence, share)
+    source = _pack(tokens.sources, mine)
+    target = _pack(tokens.targets, mine)
+    inputs_N = target.ids_N.roll(1)
+    inputs_N[target.spans.starts[:-1].long()] = PAD
+    return PackedBatch(
+        targets_N=target.ids_N, source=source, inputs=replace(target, ids_N=inputs_N), **facts
+    )
+
+
+def _pack(sentences: Sentences, indices: np.ndarray) -> PackedTokens:
+    """Put sentences, each ended, one behind another."""
+    ids, lengths = sentences.gather(indices)
+    starts = np.concatenate([[0], np.cumsum(lengths + 1)])
+    places = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths + 1)
+    ended = np.full(starts[-1], END, dtype=np.int64)
+    ended[places < np.repeat(lengths, lengths + 1)] = ids
+    spans = Spans(torch.from_numpy(starts.astype(np.int32)), int(lengths.max()) + 1)
+    return PackedTokens(torch.from_numpy(ended), torch.from_numpy(places), spans)
+
+
+def training_batches(
+    tokens: ParallelTokens,
+    max_tokens: int,
+    seed: int,
+    by_sentence: bool,
+    start: Position,
+    share: Share = WHOLE,
+    packed: bool = False,
+    grain: int | None = None,
+) -> Generator[tuple[Batch, Position], None, None]:
+    """The batches of `data.training_batches`, in the layout that is asked for.
+
+    Packed ones are settled to multiples of `grain` tokens, where it is given.
+    """
+
+    def make(
+        tokens: ParallelTokens, pairs: np.ndarray, by_sentence: bool, share: Share
+    ) -> PackedBatch:
+        batch = make_packed_batch(tokens, pairs, by_sentence, share)
+        return batch if grain is None else batch.settled(grain)
+
+    layout = make if packed else data.make_batch
+    return data.training_batches(tokens, max_tokens, seed, by_sentence, start, share, layout)
+
 
 # Batches prepared ahead, by a thread, while the device computes.
 
@@ -70,21 +212,6 @@ STEPS_AHEAD = {"cpu": 0, "cuda": 2}
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What came of a step."""
-
-    step: int
-    loss: float
-    norm: float
-    """The gradient's norm, before clipping."""
-
-    @property
-    def finite(self) -> bool:
-        """Whether the step was made."""
-        return math.isfinite(self.loss) and math.isfinite(self.norm)
-
-
-@dataclass(frozen=True)
 class _Given:
     step: int
     values: Tensor
@@ -123,6 +250,12 @@ class InFlight:
         count = len(self._given) - left
         return [self._given.popleft().outcome() for _ in range(count)]
 
+
+# Passes that a GPU repeats by itself.
+#
+# A pass forward and back is a thousand small commands, and telling a GPU to do them takes longer
+# than many of them do. As a CUDA graph it is recorded once for every shape of batch and then given
+# as one command. Batches are settled to a few shapes for it (`PackedBatch.settled`).
 
 _GRAINS = 32
 """Sizes of batches; with as many, some 2 % of their tokens are fillers."""
@@ -215,3 +348,57 @@ class Replays:
         self._recordings[batch.shape] = recording
         self.seconds += time.perf_counter() - begin
         return recording
+
+
+class GpuSteps(CpuSteps):
+    """The steps of a GPU, which computes while the host prepares the next ones."""
+
+    def __init__(self, loss_module: Objective, processes: Processes, options: TrainOptions) -> None:
+        super().__init__(loss_module, processes, options)
+        self.replays = self._replays()
+        self.in_flight = InFlight(self.device)
+
+    def _replays(self) -> Replays | None:
+        """Record passes where that is wanted and can be done."""
+        wanted = {
+            "auto": replays_pay(self.loss_module, self.options.max_tokens),
+            "yes": replayable(self.loss_module),
+            "no": False,
+        }
+        if not wanted[self.options.graphs] or self.processes.count > 1:
+            return None
+        return Replays(self.loss_module)
+
+    def batches(
+        self, tokens: ParallelTokens, start: Position
+    ) -> Generator[tuple[Batch, Position], None, None]:
+        batches = training_batches(
+            tokens,
+            self.options.max_tokens,
+            self.options.seed,
+            self.options.loss_average == "sentences",
+            start,
+            Share(self.processes.rank, self.processes.count),
+            self.loss_module.packed,
+            grain=None if self.replays is None else grain(self.options.max_tokens),
+        )
+        if self.device.type == "cuda":
+            return ahead(pinned(batches, self.device))
+        return ahead(batches, depth=0)  # a thread would only take a core from the arithmetic
+
+    def backward(self, batch: Batch, divisor: float) -> Tensor:
+        if self.replays is not None and isinstance(batch, PackedBatch):
+            return self.replays.gradient(batch, divisor)
+        return super().backward(batch, divisor)
+
+    def note(self, step: int, loss: Tensor, norm: Tensor) -> list[Outcome]:
+        return self.in_flight.add(step, loss, norm)
+
+    def finish(self) -> list[Outcome]:
+        return self.in_flight.land()
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        if self.replays is None:
+            return {}
+        return {"graphs": self.replays.count, "graph_seconds": self.replays.seconds}

@@ -21,11 +21,9 @@ from scones.model.transformer import Transformer
 from scones.text.store import ParallelTokens
 from scones.training.checkpoints import RunState
 
-# What happened since the last log line.
 
-
-class Meter:
-    """Adds up losses and tokens; `peak` is what the hardware could compute, in FLOP/s."""
+class Throughput:
+    """Losses and tokens since the last log line; `peak` is the hardware's, in FLOP/s."""
 
     def __init__(
         self, tokens: ParallelTokens, model: Transformer, peak: float, tokens_before: int
@@ -35,31 +33,30 @@ class Meter:
             for lengths in (tokens.source_lengths, tokens.target_lengths)
         )
         self._epoch = targets
-        self._share_of_token = training_flops(model, sources / targets) / peak
+        self._seconds_per_token = training_flops(model, sources / targets) / peak
         self._losses: list[float] = []
         self._tokens = tokens_before
         self._begin = time.perf_counter()
 
     def count(self, loss: float) -> None:
-        """Take in the loss of a step that was made."""
         self._losses.append(loss)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Leave out the time of what is no training."""
+        """Leave out the time of validations and checkpoints."""
         begin = time.perf_counter()
         yield
         self._begin += time.perf_counter() - begin
 
     def read(self, state: RunState) -> dict[str, Any]:
-        """Give the means since the last reading, and begin anew."""
+        """The means since the last reading; begins anew."""
         now = time.perf_counter()
         rate = (state.tokens - self._tokens) / (now - self._begin)
         values = {
             "loss": sum(self._losses) / len(self._losses) if self._losses else math.nan,
             "epoch": state.tokens / self._epoch,
             "tokens_per_second": rate,
-            "hardware_share": rate * self._share_of_token,
+            "hardware_share": rate * self._seconds_per_token,
             "seconds": state.seconds,
         }
         self._losses, self._tokens, self._begin = [], state.tokens, now
@@ -67,12 +64,12 @@ class Meter:
 
 
 def training_flops(model: Transformer, source_tokens: float) -> float:
-    """Give the operations of training on one target token with so many source tokens to it.
+    """The operations of training on one target token with so many source tokens to it.
 
     Products with weights only, forward and twice backward: attention itself and the look-up of
     embeddings are left out, and padding teaches nothing.
     """
-    # The keys and values of a source token are made once a decoder layer.
+    # The keys and values of a source token are made once per decoder layer.
     crossing = sum(_matrices(layer.cross.inputs) for layer in model.decoder_layers())
     of_source = _matrices(model.encoder) + crossing
     of_target = _matrices(model.decoder) - crossing + model.output_weight.numel()
@@ -83,10 +80,10 @@ def _matrices(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters() if parameter.ndim >= 2)
 
 
-class Journal:
+class Logger:
     """Writes each event to log.jsonl, to the terminal and, where asked, to TensorBoard.
 
-    A process that is not the first of its run has no folder, and its journal is silent.
+    A process that is not the first of its run has no folder, and its logger is silent.
     """
 
     def __init__(self, folder: Path | None, tensorboard: bool, quiet: bool = False) -> None:
@@ -106,7 +103,7 @@ class Journal:
         )
         self._task = self._bar.add_task("starting", total=1.0)
 
-    def __enter__(self) -> Journal:
+    def __enter__(self) -> Logger:
         self._bar.start()
         return self
 
@@ -135,24 +132,23 @@ class Journal:
         if self._wants_tensorboard:
             self._writer = _tensorboard(self._folder / "tensorboard", step + 1)
 
-    def say(self, text: str) -> None:
-        """Tell the user something."""
+    def info(self, text: str) -> None:
         self._console.print(text, markup=False)
 
-    def record(self, event: str, step: int, values: dict[str, Any]) -> None:
+    def event(self, kind: str, step: int, values: dict[str, Any]) -> None:
         """Append one event to the JSON-lines log and to TensorBoard."""
         if self._file is None:
             return
-        self._file.write(json.dumps({"event": event, "step": step, **values}) + "\n")
-        self._file.flush()
+        self._file.write(json.dumps({"event": kind, "step": step, **values}) + "\n")
+        self._file.flush()  # a killed run has logged every step up to its last
         if self._writer is not None:
             for name, value in values.items():
                 if isinstance(value, int | float):
-                    self._writer.add_scalar(f"{event}/{name}", value, step)
+                    self._writer.add_scalar(f"{kind}/{name}", value, step)
 
     def progress(self, step: int, values: dict[str, Any], spent: float, left: float | None) -> None:
         """Record a training step and show it: on a terminal as a bar, elsewhere as a line."""
-        self.record("train", step, values)
+        self.event("train", step, values)
         remaining = "" if left is None else f"  {_duration(left)} left"
         line = (
             f"loss {values['loss']:.3f}  {values['tokens_per_second']:,.0f} tokens/s  "
@@ -161,7 +157,7 @@ class Journal:
         if self._console.is_terminal:
             self._bar.update(self._task, description=f"step {step}  {line}", completed=spent)
         else:
-            self.say(f"step {step:>6}  epoch {values['epoch']:.2f}  {line}")
+            self.info(f"step {step:>6}  epoch {values['epoch']:.2f}  {line}")
 
 
 def _duration(seconds: float) -> str:
@@ -171,7 +167,7 @@ def _duration(seconds: float) -> str:
 
 
 def _is_up_to(step: int, line: bytes) -> bool:
-    """Say whether a line of the log is whole and tells of a step that counts."""
+    """Whether a line of the log is whole and tells of a step that counts."""
     try:
         return line.endswith(b"\n") and json.loads(line)["step"] <= step
     except (ValueError, KeyError, TypeError):

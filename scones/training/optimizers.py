@@ -45,7 +45,6 @@ class Lamb(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """Move all parameters that have a gradient."""
         made = None if self.found_inf is None else 1.0 - self.found_inf
         for group in self.param_groups:
             parameters = [p for p in group["params"] if p.grad is not None]
@@ -135,7 +134,7 @@ def make_optimizer(model: nn.Module, options: TrainOptions) -> Lamb | AdamW:
 
 
 def finite_step(optimizer: Lamb | AdamW, rate: float, loss: Tensor, clip_norm: float) -> Tensor:
-    """Make a step unless loss or gradient is not finite; gives the gradient's norm.
+    """Make a step unless loss or gradient is not finite; returns the gradient's norm.
 
     The device decides, with nothing read by the host: a step that is not made leaves weights,
     moments and their count as they were. The gradients are used up. `clip_norm` 0: no clipping.
@@ -153,7 +152,7 @@ def finite_step(optimizer: Lamb | AdamW, rate: float, loss: Tensor, clip_norm: f
 
 
 def learning_rate(options: TrainOptions, step: int, spent: float) -> float:
-    """Give the learning rate of a step (the first is 1): warm-up, then 1/√step, then cool-down.
+    """The learning rate of a step (the first is 1): warm-up, then 1/√step, then cool-down.
 
     `spent` is the share of the budget that is used up.
     """

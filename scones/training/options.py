@@ -17,8 +17,7 @@ from scones.model.folder import ModelFolder
 from scones.model.transformer import Transformer
 from scones.options import option, out_of_bounds
 from scones.outputs import OutputLayer
-from scones.text.store import TokenStore
-from scones.training.data import check_lengths
+from scones.text.store import ParallelTokens, TokenStore
 
 
 @dataclass(frozen=True)
@@ -95,8 +94,8 @@ class TrainOptions:
         """Whether steps or time are limited, so that training ends whatever the dev set says."""
         return self.max_steps is not None or self.max_minutes is not None
 
-    def decisive(self) -> dict[str, Any]:
-        """Give the options that a resumed run must share with its beginning."""
+    def fingerprint(self) -> dict[str, Any]:
+        """The options that a resumed run must share with its beginning."""
         return {
             field.name: str(value) if isinstance(value, Path) else value
             for field in fields(self)
@@ -110,7 +109,7 @@ _MAY_CHANGE = {"max_steps", "max_minutes", "patience", "log_every", "tensorboard
 _MAY_CHANGE |= {"threads", "checkpoint_every", "graphs"}
 
 
-# The beginning of a run: what to train, whether it can be trained, and the folder it claims.
+# The beginning of a run: what to train, whether it can be trained, and the folder it is in.
 
 
 @dataclass(frozen=True)
@@ -121,12 +120,12 @@ class Experiment:
     output: OutputLayer
     train: TrainOptions
 
-    def decisive(self) -> dict[str, Any]:
-        """Give what may not change under a run."""
+    def fingerprint(self) -> dict[str, Any]:
+        """What may not change under a run."""
         return {
             "model": dataclasses.asdict(self.model),
             "output": self.output.to_config(),
-            "train": self.train.decisive(),
+            "train": self.train.fingerprint(),
         }
 
 
@@ -142,17 +141,33 @@ def check_data(experiment: Experiment, store: TokenStore) -> None:
         )
     limits = {"max_length": experiment.model.max_length}
     if store.dev_texts is not None:
-        check_lengths(store.split("dev"), limits, f"The development set of {store.path}")
+        _check_lengths(store.split("dev"), limits, f"The development set of {store.path}")
     limits["max_tokens"] = experiment.train.max_tokens
-    check_lengths(training, limits, f"The training set of {store.path}")
+    _check_lengths(training, limits, f"The training set of {store.path}")
+
+
+def _check_lengths(tokens: ParallelTokens, limits: dict[str, int], split: str) -> None:
+    """Refuse a split with a sentence longer than one of the named limits."""
+    longest = 1 + max(
+        int(lengths.max(initial=0)) for lengths in (tokens.source_lengths, tokens.target_lengths)
+    )
+    for name, limit in limits.items():
+        if longest > limit:
+            raise SconesError(
+                f"{split} has a sentence of {longest} tokens (end of sentence included), but "
+                f"{name} is {limit}; make it larger, or leave such sentences out."
+            )
 
 
 def new_model(experiment: Experiment, store: TokenStore) -> Transformer:
     """Make the model with random weights, as a run without `start_from` begins."""
     device = choose_device(experiment.train.device)
+    # The weights are drawn on the CPU and then moved: a seed means the same model on every device.
     torch.manual_seed(experiment.train.seed)
     model = Transformer(experiment.model.build(len(store.subwords)))
     with torch.no_grad():
+        # One sigmoid per token has to start near the share of tokens that are right, one in the
+        # vocabulary; the output layer knows.
         model.output_bias.fill_(experiment.output.initial_bias(model.config.vocabulary))
     return model.to(device)
 
@@ -173,16 +188,20 @@ def start_from(path: Path, model: Transformer, store: TokenStore) -> None:
     model.load_state_dict(start.model.state_dict())
 
 
-def claim_folder(folder: Path, experiment: Experiment, store: TokenStore) -> None:
-    """Begin a run folder, or check that the one there is this very run."""
-    wanted = {**experiment.decisive(), "data": store.digest}
+def check_run_config(folder: Path, experiment: Experiment, store: TokenStore) -> None:
+    """Check that the run in `folder` is this very one; where there is none, begin it.
+
+    `scones train` resumes by itself, so a folder that was named by mistake must never be trained on
+    with other data or options.
+    """
+    wanted = {**experiment.fingerprint(), "data": store.digest}
     record = folder / "training" / "run.json"
     if not record.exists():
         if folder.exists() and not _is_empty(folder):
             raise SconesError(f"{folder} exists and is not a training run; choose another folder.")
-        with new_folder(folder / "training") as place:
-            (place / "checkpoints").mkdir()
-            write_json(place / "run.json", wanted)
+        with new_folder(folder / "training") as hidden:
+            (hidden / "checkpoints").mkdir()
+            write_json(hidden / "run.json", wanted)
         return
     differences = _differences(read_json(record), wanted)
     if differences:
@@ -193,7 +212,7 @@ def claim_folder(folder: Path, experiment: Experiment, store: TokenStore) -> Non
 
 
 def _is_empty(folder: Path) -> bool:
-    """Say whether nothing is there, or only what a killed process was writing."""
+    """Whether nothing is there, or only what a killed process was writing."""
     return folder.is_dir() and all(path.name.startswith(".") for path in folder.iterdir())
 
 

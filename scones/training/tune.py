@@ -33,7 +33,6 @@ class Tuning:
         return min(self.scores, key=lambda alpha: (-self.scores[alpha], alpha))
 
     def to_json(self) -> dict[str, Any]:
-        """Give it as plain values."""
         rows = [
             {"alpha": alpha, "dev_bleu": bleu, "model": self.folders[alpha]}
             for alpha, bleu in self.scores.items()
@@ -51,13 +50,13 @@ def tune(
     folders: dict[float, str] = {}
     for alpha in sorted(set(alphas)):
         output = output_layer({**experiment.output.to_config(), "layer": "scones", "alpha": alpha})
-        place = folder / f"alpha-{alpha:g}"
-        result = train(dataclasses.replace(experiment, output=output), store, place, quiet)
+        run = folder / f"alpha-{alpha:g}"
+        result = train(dataclasses.replace(experiment, output=output), store, run, quiet)
         if result.interrupted:
             raise KeyboardInterrupt
         if result.best_bleu is None:
-            raise SconesError(f"{place} was never validated; make validate_every smaller.")
-        scores[alpha], folders[alpha] = result.best_bleu, str(place)
+            raise SconesError(f"{run} was never validated; make validate_every smaller.")
+        scores[alpha], folders[alpha] = result.best_bleu, str(run)
     tuning = Tuning(scores, folders)
     write_json(folder / "tune.json", tuning.to_json())
     return tuning

@@ -25,8 +25,9 @@ from scones.search.beam import beam_search
 from scones.search.engine import SearchOptions, length_limit, padded
 from scones.search.greedy import Hypothesis, greedy_search
 from scones.text.store import TokenStore
-from scones.training.data import Batch, Objective, PackedBatch, Position, training_batches
-from scones.training.gpu import Replays
+from scones.training.data import Batch, Position
+from scones.training.data import LossModule as Objective
+from scones.training.gpu import PackedBatch, Replays, training_batches
 from scones.training.optimizers import finite_step, make_optimizer
 from scones.training.options import TrainOptions
 

@@ -13,8 +13,9 @@ from scones.model.config import ModelConfig
 from scones.model.transformer import Transformer
 from scones.outputs.scones import Scones
 from scones.text.store import TokenStore
-from scones.training.data import Objective, PackedBatch, Position, training_batches
-from scones.training.gpu import Replays
+from scones.training.data import LossModule as Objective
+from scones.training.data import Position
+from scones.training.gpu import PackedBatch, Replays, training_batches
 
 pytestmark = [
     pytest.mark.gpu,

@@ -14,9 +14,9 @@ import torch
 from tiny_run import checkpoint, events
 
 from scones.text.store import TokenStore
-from scones.training import loop
+from scones.training import gpu, loop
 from scones.training.data import Position, training_batches
-from scones.training.gpu import ahead
+from scones.training.gpu import GpuSteps, ahead
 
 
 def threads() -> list[threading.Thread]:
@@ -101,7 +101,8 @@ def test_a_run_with_the_thread_ends_with_the_same_bits(
 ) -> None:
     options = {"max_tokens": 200, "accumulate": 2}
     run_training(tmp_path / "without", {**options, "max_steps": 6})
-    monkeypatch.setattr(loop, "ahead", lambda batches, depth: ahead(batches, 4))
+    monkeypatch.setattr(loop, "CpuSteps", GpuSteps)
+    monkeypatch.setattr(gpu, "ahead", lambda batches, depth: ahead(batches, 4))
     for steps in (2, 6):
         run_training(tmp_path / "with", {**options, "max_steps": steps})
         assert not threads()

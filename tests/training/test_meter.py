@@ -13,10 +13,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from scones.model.config import ModelConfig
 from scones.model.transformer import Transformer
 from scones.text.store import TokenStore
-from scones.training import log as meter
-from scones.training import loop
+from scones.training import log, loop
 from scones.training.checkpoints import RunState
-from scones.training.log import Meter, training_flops
+from scones.training.log import Throughput, training_flops
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -51,7 +50,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(meter, "time", SimpleNamespace(perf_counter=clock.perf_counter))
+    monkeypatch.setattr(log, "time", SimpleNamespace(perf_counter=clock.perf_counter))
     return clock
 
 
@@ -59,7 +58,7 @@ def test_a_pause_does_not_count(clock: Clock, tiny_store: Path) -> None:
     tokens = TokenStore.open(tiny_store).split("train")
     model = Transformer(small_model().build(500))
     peak = 1e9
-    reader = Meter(tokens, model, peak, tokens_before=50)
+    reader = Throughput(tokens, model, peak, tokens_before=50)
     reader.count(4.0)
     reader.count(2.0)
     clock.now += 3

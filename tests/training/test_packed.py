@@ -21,16 +21,10 @@ from scones.outputs import OutputLayer
 from scones.outputs.scones import Scones
 from scones.outputs.softmax import Softmax
 from scones.text.store import ParallelTokens, TokenStore
-from scones.training.data import (
-    Batch,
-    Objective,
-    PackedBatch,
-    Position,
-    Share,
-    make_batch,
-    make_packed_batch,
-    training_batches,
-)
+from scones.training.data import Batch, Position, make_batch
+from scones.training.data import LossModule as Objective
+from scones.training.data import Shard as Share
+from scones.training.gpu import PackedBatch, make_packed_batch, training_batches
 
 SOME = np.array([5, 0, 9, 77, 31])
 

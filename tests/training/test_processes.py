@@ -17,7 +17,7 @@ from tiny_run import events
 
 from scones.cli import run as run_command
 from scones.text.store import TokenStore
-from scones.training.data import Share, make_batch
+from scones.training.data import Shard, make_batch
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -89,7 +89,7 @@ def test_shares_of_a_batch_make_up_the_whole(
     indices = np.array([4, 9, 2])
     whole = make_batch(tokens, indices, by_sentence)
     shares = [
-        make_batch(tokens, indices, by_sentence, Share(process, processes))
+        make_batch(tokens, indices, by_sentence, Shard(process, processes))
         for process in range(processes)
     ]
     assert {(share.tokens, share.total) for share in shares} == {(whole.tokens, whole.total)}

@@ -15,8 +15,9 @@ from tiny_run import checkpoint, events
 from torch import Tensor, nn
 
 from scones.errors import SconesError
-from scones.training import gpu as inflight
-from scones.training.gpu import InFlight, Outcome
+from scones.training import gpu, loop
+from scones.training.gpu import GpuSteps, InFlight
+from scones.training.loop import StepResult
 from scones.training.optimizers import AdamW, Lamb, finite_step, make_optimizer
 from scones.training.options import TrainOptions
 
@@ -100,16 +101,16 @@ def test_gradients_are_clipped_to_their_common_norm(
 def test_outcomes_are_read_in_order_and_not_before_their_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(inflight.STEPS_AHEAD, "cpu", 2)
+    monkeypatch.setitem(gpu.STEPS_AHEAD, "cpu", 2)
     steps = InFlight(torch.device("cpu"))
     values = [(1, 5.0, 0.5), (2, NAN, 1.0), (3, 4.0, INFINITE), (4, 3.0, 0.25)]
     read = [steps.add(step, torch.tensor(a), torch.tensor(b)) for step, a, b in values]
-    assert read[:3] == [[], [], [Outcome(1, 5.0, 0.5)]]
+    assert read[:3] == [[], [], [StepResult(1, 5.0, 0.5)]]
     (second,) = read[3]
     assert (second.step, second.norm, second.finite) == (2, 1.0, False)
     third, fourth = steps.land()
     assert (third.step, third.finite) == (3, False)
-    assert fourth == Outcome(4, 3.0, 0.25)
+    assert fourth == StepResult(4, 3.0, 0.25)
     assert steps.land() == []
 
 
@@ -129,8 +130,9 @@ def sickness(monkeypatch: pytest.MonkeyPatch):
 def test_a_host_that_runs_ahead_writes_the_same_log_and_the_same_bits(
     run_training, sickness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(loop, "CpuSteps", GpuSteps)
     for steps_ahead in (0, 5):
-        monkeypatch.setitem(inflight.STEPS_AHEAD, "cpu", steps_ahead)
+        monkeypatch.setitem(gpu.STEPS_AHEAD, "cpu", steps_ahead)
         options = {"max_steps": 14, "log_every": 9, "checkpoint_every": 10}
         output = sickness(2, 3, 8, 11, value=INFINITE)
         result = run_training(tmp_path / str(steps_ahead), options, output=output)
@@ -155,7 +157,8 @@ def test_a_host_that_runs_ahead_writes_the_same_log_and_the_same_bits(
 def test_ten_in_a_row_end_a_run_that_reads_them_late(
     run_training, sickness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(inflight.STEPS_AHEAD, "cpu", 2)
+    monkeypatch.setattr(loop, "CpuSteps", GpuSteps)
+    monkeypatch.setitem(gpu.STEPS_AHEAD, "cpu", 2)
     options = {"max_steps": 50, "log_every": 100, "checkpoint_every": 3}
     with pytest.raises(SconesError, match=r"not finite in 10 steps in a row, up to 13 "):
         run_training(tmp_path / "run", options, output=sickness(*range(4, 100)))

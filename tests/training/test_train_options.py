@@ -43,7 +43,7 @@ def test_something_must_end_the_run() -> None:
 
 
 def test_a_budget_may_change_under_a_run_and_a_seed_may_not() -> None:
-    begun = TrainOptions(max_steps=5, threads=1, start_from=Path("a")).decisive()
-    assert begun == TrainOptions(max_minutes=3.0, log_every=7, start_from=Path("a")).decisive()
-    assert begun != TrainOptions(max_steps=5, start_from=Path("a"), seed=2).decisive()
+    begun = TrainOptions(max_steps=5, threads=1, start_from=Path("a")).fingerprint()
+    assert begun == TrainOptions(max_minutes=3.0, log_every=7, start_from=Path("a")).fingerprint()
+    assert begun != TrainOptions(max_steps=5, start_from=Path("a"), seed=2).fingerprint()
     assert begun["start_from"] == "a"  # as JSON can hold it

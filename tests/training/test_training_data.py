@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from scones.errors import SconesError
 from scones.ids import END, PAD
 from scones.text.store import ParallelTokens, TokenStore
-from scones.training.data import PaddedBatch, Position, check_lengths, make_batch, training_batches
+from scones.training.data import PaddedBatch, Position, make_batch, training_batches
 
 
 @pytest.fixture(scope="module")
@@ -96,10 +95,3 @@ def test_by_sentence_every_sentence_weighs_one(tokens: ParallelTokens) -> None:
         torch.testing.assert_close(weights, torch.full((length,), 1 / length))
     assert batch.total == 3
     assert batch.to(torch.device("cpu")).total == 3
-
-
-def test_a_sentence_beyond_a_limit_is_named(tokens: ParallelTokens) -> None:
-    longest = 1 + int(max(tokens.source_lengths.max(), tokens.target_lengths.max()))
-    check_lengths(tokens, {"max_length": longest}, "The set")
-    with pytest.raises(SconesError, match=f"The set has a sentence of {longest} tokens .* but max"):
-        check_lengths(tokens, {"max_length": longest - 1}, "The set")
