@@ -38,8 +38,8 @@ from scones.outputs.softmax import Softmax
 from scones.search.gpu import BeamSlots, GreedySlots, Room, Slots
 from scones.text.store import TokenStore
 from scones.text.subwords import Subwords
-from scones.training.data import Objective, PackedBatch
-from scones.training.gpu import Replays
+from scones.training.data import LossModule as Objective
+from scones.training.gpu import PackedBatch, Replays
 from scones.training.loop import validate
 
 pytestmark = [
