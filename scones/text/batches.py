@@ -53,7 +53,6 @@ def plan_batches(
     *,
     seed: int,
     epoch: int,
-    max_sentences: int | None = None,
     pool: int = 1_000_000,
 ) -> BatchPlan:
     """Put every pair into one batch of at most `max_tokens` padded tokens on either side.
@@ -65,17 +64,15 @@ def plan_batches(
     """
     source = np.asarray(source_lengths) + 1
     target = np.asarray(target_lengths) + 1
-    _check(source, target, max_tokens, max_sentences)
+    _check(source, target, max_tokens)
     random = np.random.default_rng([seed, epoch])
+    # Shuffled first and sorted stably after: pairs of equal lengths meet others in each epoch.
     order = random.permutation(len(source))
-    limit = max_sentences or max_tokens
     starts = []
     for begin in range(0, len(order), pool):
         part = order[begin : begin + pool]
         part[:] = part[_sort(source[part], target[part], max_tokens, random)]
-        starts += [
-            begin + cut for cut in _filled_cuts(source[part], target[part], max_tokens, limit)
-        ]
+        starts += [begin + cut for cut in _filled_cuts(source[part], target[part], max_tokens)]
     bounds = np.array([*starts, len(order)], dtype=np.int64)
     fill = _fill(source[order], target[order], bounds)
     shuffled = random.permutation(len(starts))
@@ -98,16 +95,7 @@ def _pad(sentences: Sentences, indices: NDArray[Any]) -> NDArray[np.int64]:
     return ids
 
 
-def _check(
-    source: NDArray[Any], target: NDArray[Any], max_tokens: int, max_sentences: int | None
-) -> None:
-    if len(source) != len(target):
-        raise ValueError(f"{len(source)} source lengths but {len(target)} target lengths")
-    if max_tokens < 1 or (max_sentences is not None and max_sentences < 1):
-        raise SconesError(
-            f"A batch of at most {max_tokens} tokens and {max_sentences} sentences holds nothing; "
-            "both limits have to be at least 1."
-        )
+def _check(source: NDArray[Any], target: NDArray[Any], max_tokens: int) -> None:
     longer = np.maximum(source, target)
     if len(longer) and longer.max() > max_tokens:
         worst = int(longer.argmax())
@@ -139,20 +127,19 @@ def _sort(
     return by_target[np.lexsort((source[by_target] * direction, strip))]
 
 
-def _filled_cuts(
-    source: NDArray[Any], target: NDArray[Any], max_tokens: int, max_sentences: int
-) -> list[int]:
+def _filled_cuts(source: NDArray[Any], target: NDArray[Any], max_tokens: int) -> list[int]:
     """Where batches begin, with as little cut short as the least fill asks for."""
     cuts: list[int] = []
+    # Full batches are the fastest; shorter ones are tried only where full ones hold much padding.
     for least in (0.0, 0.8, 0.85, LEAST_FILL):
-        cuts = list(_cuts(source, target, max_tokens, max_sentences, least))
+        cuts = list(_cuts(source, target, max_tokens, least))
         if _fill(source, target, np.array([*cuts, len(source)], dtype=np.int64)) >= LEAST_FILL:
             break
     return cuts
 
 
 def _cuts(
-    source: NDArray[Any], target: NDArray[Any], max_tokens: int, max_sentences: int, least: float
+    source: NDArray[Any], target: NDArray[Any], max_tokens: int, least: float
 ) -> Iterator[int]:
     """Where batches begin, each as large as the limits and its own least fill allow."""
     longer = np.maximum(source, target)
@@ -160,11 +147,11 @@ def _cuts(
     while start < len(longer):
         yield start
         # The longest of a batch is at least its first, so no more sentences than this can fit.
-        most = min(max_sentences, max_tokens // int(longer[start]))
-        part = slice(start, start + most)
+        part = slice(start, start + max_tokens // int(longer[start]))
         widths = [np.maximum.accumulate(lengths[part]) for lengths in (source, target)]
         sizes = np.arange(1, len(widths[0]) + 1)
         fits = np.maximum(*widths) * sizes <= max_tokens
+        # A batch ends where it would not fit, or where padding would be too large a part of it.
         real = np.cumsum(source[part] + target[part], dtype=np.int64)
         fits &= real >= least * (widths[0] + widths[1]) * sizes
         # Up to the first sentence that does not fit; the first of all always does.

@@ -171,17 +171,16 @@ class Cleaner:
         target_language: str,
         held_out: frozenset[bytes] = frozenset(),
     ) -> None:
-        """`held_out` holds the `text_digest` of every text that must not be trained on."""
-        config.validate()
+        """`held_out` holds the `text_digest` of every text that must not be trained on.
+
+        `PrepareConfig.validate` checks config and languages: where cleaners are made, in worker
+        processes, a refusal would come too late.
+        """
         self.config = config
         self.source_language = source_language
         self.target_language = target_language
         self.held_out = held_out
-        self._identifier: LanguageIdentifier | None = None
-        if config.identify_language:
-            check_language(source_language)
-            check_language(target_language)
-            self._identifier = LanguageIdentifier()
+        self._identifier = LanguageIdentifier() if config.identify_language else None
 
     def check(self, source: bytes, target: bytes, *, trusted: bool = False) -> Verdict:
         """Judge a pair as `reading.pairs` gives it; the cheap checks come first.

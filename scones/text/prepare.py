@@ -194,6 +194,8 @@ class _Preparation:
                 corpus.cleaning.merge(cleaned.report)
                 corpus.cleaning.check_encoding(corpus.source, corpus.target)
                 self.text.append(cleaned.corpus, cleaned.lines, cleaned.sources, cleaned.targets)
+                # Only the main process sees every chunk, in the order of the corpora, so that the
+                # first of equal pairs stays whatever the number of workers.
                 if config.cleaning.drop_duplicates:
                     duplicates.add(cleaned.digests)
                 stage.pairs += cleaned.report.total
@@ -208,6 +210,7 @@ class _Preparation:
                 file.write(f"{pair.source}\n{pair.target}\n")
                 stage.pairs += 1
         self.progress(stage.name, stage.pairs)
+        # In a process of its own: SentencePiece takes gigabytes, and does not heed Ctrl-C.
         learn = partial(_learn_subwords, sample, self.config.pieces)
         return Subwords(run_apart(learn, self.workers))
 
@@ -397,6 +400,7 @@ class CleanText:
         """Pairs of about `size` bytes in all, evenly spread over the corpora, no duplicates."""
         total = sum(path.stat().st_size for paths in self._files for path in paths[:2])
         share = min(1.0, size / total)
+        # No random numbers: a pair is taken whenever `share` of those so far passes a whole number.
         fresh = 0
         for corpus in range(len(self._files)):
             for pair in self.pairs(corpus):

@@ -89,6 +89,7 @@ def pairs(
         yield from _columns(source, dos)
         return
     left, right = lines(source, dos=dos), lines(target, dos=dos)
+    # Not zip(strict=True): the refusal names both numbers of lines, so the longer file is counted.
     for number, (source_line, target_line) in enumerate(zip_longest(left, right)):
         if source_line is None or target_line is None:
             longer = number + 1 + sum(1 for _ in (right if source_line is None else left))
@@ -162,7 +163,8 @@ def _skip_rest_of_line(file: IO[bytes]) -> None:
 
 
 def _checked_first_line(path: Path, line: bytes, dos: bool) -> bytes:
-    """Refuse a file whose first line shows another encoding; else give the line to hand on."""
+    """Refuse a file whose first line shows another encoding; returns the line to hand on."""
+    # Only the first line: what is wrong with a whole file shows there, and the others cost time.
     for ending, magic in _MAGIC.items():
         if line.startswith(magic):
             raise SconesError(f"{path} is compressed; rename it so that it ends in {ending}.")

@@ -75,7 +75,6 @@ class Sentences:
         return np.diff(self._offsets).astype(np.int32)
 
     def lengths_of(self, indices: NDArray[Any]) -> NDArray[np.int64]:
-        """The number of tokens of some sentences."""
         ends = self._offsets[indices + 1].astype(np.int64)
         return ends - self._offsets[indices].astype(np.int64)
 
@@ -84,6 +83,8 @@ class Sentences:
         indices = np.asarray(indices, dtype=np.int64)
         starts = self._offsets[indices].astype(np.int64)
         lengths = self.lengths_of(indices)
+        # Each token's position in the file: where its sentence begins there, plus how far into the
+        # result it stands, less where its sentence begins in the result.
         before = np.cumsum(lengths) - lengths
         positions = np.repeat(starts - before, lengths) + np.arange(lengths.sum())
         return np.asarray(self._tokens[positions]), lengths
@@ -145,10 +146,10 @@ class TokenStore:
 
     @classmethod
     def open(cls, path: Path) -> TokenStore:
-        """Open a store folder; a damaged one is refused in a sentence."""
         return cls(path)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # Memory maps would be copied whole.
         return TokenStore, (self.path,)
 
     def split(self, name: str) -> ParallelTokens:
@@ -170,7 +171,6 @@ class TokenStore:
 
     @property
     def report(self) -> dict[str, Any]:
-        """What `scones prepare` reported when it made the store."""
         report: dict[str, Any] = read_json(self.path / "report.json")
         return report
 
@@ -258,6 +258,7 @@ class StoreWriter:
             "splits": splits,
             "digest": digest,
         }
+        # Last, for a folder with a store.json counts as a complete store.
         write_json(self._folder / "store.json", facts)
         return digest
 
@@ -283,6 +284,7 @@ class _SentenceWriter:
             raise ValueError(f"{len(tokens)} tokens in sentences of {lengths.sum()}")
         if len(tokens) and not 0 <= tokens.min() <= tokens.max() <= np.iinfo(self._kind).max:
             raise ValueError(f"a token does not fit into {self._kind.name}")
+        # The type of the ids is checked above, since NumPy would wrap them round in silence.
         self._token_file.write(tokens.astype(self._kind).tobytes())
         self._offset_file.write((self.tokens + np.cumsum(lengths)).astype(OFFSET_TYPE).tobytes())
         self.sentences += len(lengths)
@@ -412,7 +414,10 @@ def reverse_store(store: Path, folder: Path, *, overwrite: bool = False) -> dict
 
 
 def _exchanged(value: Any) -> Any:
-    """Exchange the keys that speak of source and target, at every depth."""
+    """Exchange the keys that speak of source and target, at every depth.
+
+    Values change places and keys do not, so that the order of a file stays.
+    """
     if isinstance(value, list):
         return [_exchanged(item) for item in value]
     if not isinstance(value, dict):
@@ -430,6 +435,7 @@ def _exchanged_name(name: str, known: Any = None) -> str:
 
 
 def _link(path: Path, new: Path) -> None:
+    # Hard links: they take no room, and outlive the store that they come from.
     try:
         os.link(path, new)
     except OSError:  # another disk, or one that knows no links

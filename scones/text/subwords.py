@@ -30,7 +30,7 @@ class Subwords:
     """A SentencePiece model: text to ids and back."""
 
     def __init__(self, model: bytes, origin: str = "the subword model") -> None:
-        """Take a serialised SentencePiece model; `origin` names it in an error message."""
+        """`model` is a serialised SentencePiece model; `origin` names it in an error message."""
         from sentencepiece import SentencePieceProcessor
 
         self.model = model
@@ -69,7 +69,7 @@ class Subwords:
                 eos_id=END,
                 unk_id=UNKNOWN,
                 bos_id=-1,
-                byte_fallback=True,
+                byte_fallback=True,  # 256 pieces of the vocabulary are the bytes
                 character_coverage=CHARACTER_COVERAGE,
                 normalization_rule_name="nmt_nfkc",
                 num_threads=threads,
@@ -81,7 +81,6 @@ class Subwords:
 
     @classmethod
     def load(cls, path: Path) -> Subwords:
-        """Read a model file; a damaged one, or one with other special ids, is refused."""
         path = Path(path)
         try:
             model = path.read_bytes()
@@ -94,7 +93,6 @@ class Subwords:
         return cls(model, origin=str(path))
 
     def save(self, path: Path) -> None:
-        """Write the model file, in one step."""
         write_file(path, self.model)
 
     @property
@@ -115,6 +113,7 @@ class Subwords:
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Join ids to texts; pad and end of sentence leave no trace."""
+        # SentencePiece takes no NumPy integers.
         texts: list[str] = self._processor.decode([[int(i) for i in row] for row in ids])
         return texts
 

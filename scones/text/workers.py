@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 
 def usable_cores() -> int:
-    """The number of cores that this process may use."""
+    # A container or `taskset` may allow fewer cores than the machine has; macOS cannot say.
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -45,13 +45,15 @@ def ordered_map(
         yield from (function(tool, item) for item in items)
         return
     context = multiprocessing.get_context("spawn")  # forking a process with threads may hang
+    # Nothing is ever sent through this pipe. Its other end closes when this process closes it or
+    # dies, even by SIGKILL, and then the workers end themselves.
     lifeline, held_here = context.Pipe(duplex=False)
     pool = ProcessPoolExecutor(workers, context, _begin, (lifeline, make_tool))
     pending: deque[Future[Result]] = deque()
     try:
         for item in items:
             pending.append(pool.submit(_work, function, item))
-            if len(pending) > 2 * workers:
+            if len(pending) > 2 * workers:  # enough that no worker waits
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()

@@ -108,19 +108,12 @@ def test_the_language_of_each_side_is_checked():
     assert reason(cleaner, GERMAN, GERMAN + "!") == "language (target)"
 
 
-def test_an_unknown_language_is_refused_only_where_it_must_be_identified():
-    with pytest.raises(SconesError, match="'tlh'"):
-        Cleaner(CleaningConfig(), "de", "tlh")
-    cleaner = Cleaner(CleaningConfig(identify_language=False), "de", "tlh")
-    assert reason(cleaner, GERMAN, ENGLISH) is None
-
-
 def test_all_wrong_values_are_named_at_once():
     config = CleaningConfig(
         min_words=0, max_words=-1, max_characters=0, max_ratio=float("nan"), ratio_slack=-1
     )
     with pytest.raises(SconesError) as caught:
-        Cleaner(config, "de", "en")
+        config.validate()
     for name in ("min_words", "max_words", "max_characters", "max_ratio", "ratio_slack"):
         assert f"{name} must be " in str(caught.value)
 

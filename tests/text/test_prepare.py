@@ -172,6 +172,7 @@ def test_language_identification_drops_the_wrong_language(tmp_path: Path) -> Non
     assert dict(report.dropped) == {"language (source)": 1}
     with pytest.raises(SconesError, match="'xx' is not a language"):
         prepare(replace(config, source_language="xx"), tmp_path / "other")
+    replace(config, source_language="xx", cleaning=ANY_LANGUAGE).validate()
 
 
 def test_pairs_of_too_many_pieces_are_dropped(config: PrepareConfig, tmp_path: Path) -> None:
