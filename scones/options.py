@@ -1,9 +1,10 @@
-"""Recipes: one TOML file an experiment, read into plain dataclasses.
+"""Options: plain dataclasses that recipes and the command line fill.
 
-A section of the file (`[prepare]`, `[model]`, `[output]`, `[train]`) fills one dataclass; one whose
-entries have names of their own (`[systems]`, `[tests]`) fills a dataclass an entry. A field that is
-a flag too carries its help text in `metadata["help"]`, so that recipe key, command-line flag and
-documentation are one thing. All problems of a section are said at once.
+A section of a recipe, a TOML file (`[prepare]`, `[model]`, `[output]`, `[train]`), fills one
+dataclass; one whose entries have names of their own (`[systems]`, `[tests]`) fills a dataclass an
+entry. A field that is a flag too is declared by `option` or `argument`, with its help text and its
+bounds, so that recipe key, command-line flag and documentation are one thing (`scones.cli.flags`
+makes the flags). All problems of a section are said at once.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import types
 import typing
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from scones.errors import SconesError
 
@@ -36,11 +37,18 @@ SECTIONS = (
 )
 
 
+REQUIRED = dataclasses.MISSING
+"""The default of an option that has to be given."""
+
+
 def option(
     default: Any,
     help: str,
     group: str | None = None,
     *,
+    flags: tuple[str, ...] = (),
+    metavar: str | None = None,
+    values: tuple[str, ...] = (),
     least: float | None = None,
     most: float | None = None,
     above: float | None = None,
@@ -49,12 +57,45 @@ def option(
     """A dataclass field with its default, its help text and its bounds; a list default is copied.
 
     `group` is a heading in `--help`: of this field and those behind it, up to the next heading.
+    `flags` are its names on the command line where they are not `--field-name`, or for a bool
+    `--field-name/--no-field-name`. `values` are offered, but others are taken too; a field that
+    takes nothing else has a `Literal` type.
     """
     bounds = {"least": least, "most": most, "above": above, "below": below}
     metadata = {"help": help, "group": group, "bounds": bounds}
+    metadata |= {"flags": flags, "metavar": metavar, "values": values}
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
+
+
+def argument(help: str, metavar: str, default: Any = REQUIRED) -> Any:
+    """A dataclass field that stands on the command line without a flag; a list takes them all."""
+    metadata = {"help": help, "metavar": metavar, "positional": True}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+class Given(Generic[Options]):
+    """The options of a dataclass that were given on the command line, and those alone.
+
+    A default would hide what a recipe says, so the rest is left open until `over` is called.
+    """
+
+    def __init__(self, cls: type[Options], values: Mapping[str, Any]) -> None:
+        self.cls = cls
+        self.values = dict(values)
+
+    def over(self, section: Mapping[str, Any], place: str) -> Options:
+        """Fill the dataclass from a recipe's section, over which what was given wins."""
+        return from_section(self.cls, _merged(section, self.values), place)
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    merged = {**below, **above}
+    for name, value in above.items():
+        if isinstance(value, dict) and isinstance(below.get(name), dict):
+            merged[name] = _merged(below[name], value)
+    return merged
 
 
 def out_of_bounds(options: Any) -> list[str]:
@@ -62,10 +103,16 @@ def out_of_bounds(options: Any) -> list[str]:
     problems = []
     for field in dataclasses.fields(options):
         value = getattr(options, field.name)
-        rule = _broken_bound(value, **field.metadata.get("bounds", {}))
-        if rule is not None:
-            problems.append(f"{field.name} must be {rule}, not {value}")
+        problems += bounds_broken(field, value, field.name)
     return problems
+
+
+def bounds_broken(field: dataclasses.Field[Any], value: Any, name: str) -> list[str]:
+    """What is wrong with a value, or with each of a list, by the bounds at its `option`."""
+    bounds = field.metadata.get("bounds", {})
+    values = value if isinstance(value, list) else [value]
+    rules = [(one, _broken_bound(one, **bounds)) for one in values]
+    return [f"{name} must be {rule}, not {one}" for one, rule in rules if rule is not None]
 
 
 def _broken_bound(
@@ -125,6 +172,10 @@ def from_section(cls: type[Options], section: Mapping[str, Any], place: str) -> 
             hint = f" (did you mean '{near[0]}'?)" if near else ""
             problems.append(f"'{name}' is not known{hint}")
             continue
+        inner = dataclass_in(types_by_name[name])
+        if inner is not None and isinstance(value, dict):
+            values[name] = from_section(inner, value, f"{place}.{name}")
+            continue
         try:
             values[name] = _convert(value, types_by_name[name])
         except (TypeError, ValueError):
@@ -137,6 +188,13 @@ def from_section(cls: type[Options], section: Mapping[str, Any], place: str) -> 
     if problems:
         raise SconesError(f"{place}: {'; '.join(problems)}.")
     return cls(**values)
+
+
+def dataclass_in(annotation: Any) -> Any:
+    """The dataclass whose options stand in place of a field of this type; None for any other."""
+    if typing.get_origin(annotation) is Given:
+        (annotation,) = typing.get_args(annotation)
+    return annotation if dataclasses.is_dataclass(annotation) else None
 
 
 def entries(section: Mapping[str, Any], place: str) -> dict[str, dict[str, Any]]:
@@ -181,8 +239,8 @@ def _without_none(annotation: Any) -> tuple[bool, Any]:
 
 def _convert(value: Any, annotation: Any) -> Any:
     optional, annotation = _without_none(annotation)
-    if optional and value is None:
-        return None
+    if isinstance(value, Given) or (optional and value is None):
+        return value
     origin = typing.get_origin(annotation)
     if origin is typing.Literal:
         if value not in typing.get_args(annotation):

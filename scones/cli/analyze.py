@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from scones.cli.compare import named_models
-from scones.cli.flags import (
+from scones.cli.flags import publish
+from scones.cli.paper_flags import (
     DeviceFlag,
     DosFlag,
     JsonFlag,
@@ -21,7 +22,6 @@ from scones.cli.flags import (
     bytes_of,
     choice,
 )
-from scones.cli.publishing import publish
 from scones.errors import SconesError
 
 _BEAM_SIZES = [1, 2, 4, 8, 16, 32, 64]

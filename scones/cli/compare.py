@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scones.cli.flags import (
+from scones.cli.paper_flags import (
     DeviceFlag,
     DosFlag,
     JsonFlag,

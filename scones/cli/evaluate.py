@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from scones.cli.flags import DosFlag, JsonFlag, ReferencesFlag, choice, print_json
+from scones.cli.paper_flags import DosFlag, JsonFlag, ReferencesFlag, choice, print_json
 from scones.errors import SconesError
 from scones.evaluation.metrics import METRIC_NAMES, SACREBLEU_METRICS, TOKENIZERS
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from scones.cli.flags import DosFlag, JsonFlag, choice, print_json
+from scones.cli.paper_flags import DosFlag, JsonFlag, choice, print_json
 from scones.errors import SconesError
 
 _FORMS = ("ctranslate2", "pocket", "huggingface")

@@ -1,70 +1,248 @@
-"""Flags that commands share, and flags made from the dataclasses that recipes fill."""
+"""Flags made from options, and how commands show what they do and what they found.
+
+A command is a function of one dataclass, whose fields `option` and `argument` declare. Each field
+becomes a flag of the same name; a field that is a dataclass itself, or `Given` one, stands for the
+flags of all its fields. No flag has a default here: what was not given is left to the dataclass, or
+to a recipe.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import inspect
 import json
-import math
+import time
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
+import typer.main
+from typer.models import ParamMeta
 
 from scones.errors import SconesError
+from scones.options import (
+    REQUIRED,
+    Given,
+    argument,
+    bounds_broken,
+    dataclass_in,
+    from_section,
+    option,
+)
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
-def choice(*names: str, values: Iterable[str], help: str, heading: str | None = None) -> Any:
-    """Make an option of a few values, which its help page shows and a shell completes.
+@dataclass(frozen=True)
+class Flag:
+    """A field that is a flag or an argument, and where it stands among the options."""
 
-    Values are checked where they are used: a recipe and a program may be wrong about them too.
-    """
-    values = tuple(values)
+    field: dataclasses.Field[Any]
+    annotation: Any
+    heading: str | None
+    place: tuple[str, ...]
+    """The fields that lead to it; its own name is the last."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """How it is written on the command line."""
+        dashed = self.field.name.replace("_", "-")
+        usual = f"--{dashed}/--no-{dashed}" if self.annotation is bool else f"--{dashed}"
+        return self.field.metadata["flags"] or (usual,)
+
+    def parameter(self) -> Any:
+        """Make the parameter of the command."""
+        about = self.field.metadata
+        required = len(self.place) == 1 and not _has_default(self.field)
+        default = ... if required else None
+        info: Any
+        if about.get("positional"):
+            info = typer.Argument(default, metavar=about["metavar"], help=about["help"])
+        else:
+            choices = _choices(self.annotation) or about["values"]
+            info = typer.Option(
+                default,
+                *self.names,
+                metavar=about["metavar"] or "|".join(choices) or None,
+                help=about["help"] + self._shown_default(),
+                autocompletion=_completion(choices) if choices else None,
+                rich_help_panel=self.heading,
+                show_default=False,
+            )
+        annotation = self.annotation
+        if _choices(annotation):  # which `problems` checks, in our own words
+            annotation = list[str] if typing.get_origin(annotation) is list else str
+        annotation = annotation if required else annotation | None
+        meta = ParamMeta(name=self.field.name, default=info, annotation=annotation)
+        # Typer makes parameters of signatures, which it takes apart into these; the function that
+        # does it with one of them has no public name in newer versions.
+        if hasattr(typer.main, "get_click_param"):
+            return typer.main.get_click_param(meta)[0]
+        return typer.main._get_param(meta)
+
+    def problems(self, value: Any) -> list[str]:
+        """What is wrong with a value that was given."""
+        if self.field.metadata.get("positional"):
+            return []
+        name = self.names[0].partition("/")[0]
+        choices = _choices(self.annotation)
+        values = value if isinstance(value, list) else [value]
+        wrong = [one for one in values if choices and one not in choices]
+        if wrong:
+            return [f"{name} must be one of {', '.join(choices)}, not {wrong[0]}"]
+        return bounds_broken(self.field, value, name)
+
+    def _shown_default(self) -> str:
+        default = self.field.default
+        if default is REQUIRED and self.field.default_factory is not REQUIRED:
+            default = " ".join(map(str, self.field.default_factory()))
+        on_only = self.annotation is bool and "/" not in self.names[0]
+        if default in (None, REQUIRED, "") or on_only or self.field.metadata["help"].endswith("]"):
+            return ""
+        return f" [{('no', 'yes')[default]}]" if self.annotation is bool else f" [{default}]"
+
+
+def flags_in(cls: type, heading: str | None = None, place: tuple[str, ...] = ()) -> Iterator[Flag]:
+    """The flags of a dataclass and of those inside it, under the headings that begin with them."""
+    types = typing.get_type_hints(cls)
+    for field in dataclasses.fields(cls):
+        heading = field.metadata.get("group") or heading
+        here = (*place, field.name)
+        inner = dataclass_in(types[field.name])
+        if inner is not None:
+            yield from flags_in(inner, heading, here)
+        elif "help" in field.metadata:
+            optional = type(None) in typing.get_args(types[field.name])
+            annotation = typing.get_args(types[field.name])[0] if optional else types[field.name]
+            yield Flag(field, annotation, heading, here)
+
+
+def filled(cls: type, flags: Iterable[Flag], parsed: Mapping[str, Any]) -> Any:
+    """Fill a command's options with what was given; numbers out of bounds are refused."""
+    given: dict[str, Any] = {}
+    problems: list[str] = []
+    for flag in flags:
+        value = parsed[flag.field.name]
+        if value is None or value == [] or value == ():
+            continue
+        if isinstance(value, tuple):
+            value = list(value)
+        problems += flag.problems(value)
+        inside = given
+        for name in flag.place[:-1]:
+            inside = inside.setdefault(name, {})
+        inside[flag.field.name] = value
+    if problems:
+        raise SconesError(f"{'; '.join(problems)}.")
+    for name, annotation in typing.get_type_hints(cls).items():
+        if typing.get_origin(annotation) is Given:
+            given[name] = Given(typing.get_args(annotation)[0], given.get(name, {}))
+        elif dataclass_in(annotation):
+            given.setdefault(name, {})
+    return from_section(cls, given, "The command line")
+
+
+def _has_default(field: dataclasses.Field[Any]) -> bool:
+    return not field.default is field.default_factory is REQUIRED
+
+
+def _choices(annotation: Any) -> tuple[str, ...]:
+    if typing.get_origin(annotation) is list:
+        (annotation,) = typing.get_args(annotation)
+    return typing.get_args(annotation) if typing.get_origin(annotation) is Literal else ()
+
+
+def _completion(values: tuple[str, ...]) -> Callable[[str], list[str]]:
     def complete(incomplete: str) -> list[str]:
         return [value for value in values if value.startswith(incomplete)]
 
-    return typer.Option(
-        *names,
-        metavar="|".join(values),
-        help=help,
-        autocompletion=complete,
-        rich_help_panel=heading,
+    return complete
+
+
+# Options that several commands have.
+
+
+def device_option() -> Any:
+    """Where to compute."""
+    values = ("auto", "cpu", "cuda")
+    return option("auto", "Where to compute; cuda:N for a certain GPU.", values=values)
+
+
+def precision_option() -> Any:
+    """The numbers of matrix products: a `Precision`."""
+    return option("float32", "Of matrix products; bf16 is less exact.")
+
+
+Precision = Literal["float32", "bf16"]
+TooLong = Literal["error", "cut", "skip"]
+
+
+def too_long_option() -> Any:
+    """What becomes of a sentence that a model does not take: a `TooLong`."""
+    return option(
+        "error",
+        "What to do with a sentence beyond the model's limit: stop, cut it, or skip it (an empty "
+        "line); cut and skip warn.",
     )
 
 
-DosFlag = Annotated[
-    bool, typer.Option("--dos", help="Accept Windows line ends and byte-order marks.")
-]
-DeviceFlag = Annotated[
-    str, choice(values=("auto", "cpu", "cuda"), help="Where to compute; cuda:N for a certain GPU.")
-]
-PrecisionFlag = Annotated[
-    str, choice(values=("float32", "bf16"), help="Of matrix products; bf16 is less exact.")
-]
-ModelsArgument = Annotated[
-    list[str], typer.Argument(metavar="MODEL", help="Model folders as FOLDER or NAME=FOLDER.")
-]
-SourceFlag = Annotated[Path, typer.Option("--source", help="The test set's source text.")]
-ReferencesFlag = Annotated[
-    list[Path],
-    typer.Option("--reference", "-r", metavar="FILE", help="References; may be repeated."),
-]
-JsonFlag = Annotated[
-    bool, typer.Option("--json", help="Print JSON, and nothing else, to standard output.")
-]
+def dos_option() -> Any:
+    """Whether text may come from Windows."""
+    return option(False, "Accept Windows line ends and byte-order marks.", flags=("--dos",))
+
+
+def json_option() -> Any:
+    """Whether another program reads the answer."""
+    return option(False, "Print JSON, and nothing else, to standard output.", flags=("--json",))
+
+
+def overwrite_option(what: str) -> Any:
+    """Whether what is there may go."""
+    return option(False, f"Replace {what} if it exists.", flags=("--overwrite",))
+
+
+def source_option() -> Any:
+    """The source side of a test set."""
+    return option(REQUIRED, "The test set's source text.")
+
+
+def references_option() -> Any:
+    """The target side of a test set."""
+    flags = ("--reference", "-r")
+    return option(REQUIRED, "References; may be repeated.", flags=flags, metavar="FILE")
+
+
+def store_argument() -> Any:
+    """What to train on."""
+    return argument("What scones prepare made.", "STORE")
+
+
+def models_argument() -> Any:
+    """Models to compare."""
+    return argument("Model folders as FOLDER or NAME=FOLDER.", "MODEL")
+
+
+def max_states_option() -> Any:
+    """The limit of exact search that everybody knows."""
+    return option(1_000_000, "Prefixes that exact search may look at, a sentence.")
+
+
+def max_memory_option() -> Any:
+    """The limit of exact search in gigabytes, for `bytes_of`."""
+    help = "Gigabytes that exact search may take beside the model."
+    return option(None, help, above=0, most=1e9)
 
 
 def bytes_of(gigabytes: float | None) -> int | None:
-    """Give a limit of memory in bytes."""
-    if gigabytes is None:
-        return None
-    if not math.isfinite(gigabytes):
-        raise SconesError(f"max_memory must be above 0 and finite, not {gigabytes}.")
-    return int(gigabytes * 1e9)
+    """A limit of memory in bytes."""
+    return None if gigabytes is None else int(gigabytes * 1e9)
+
+
+# What a command shows.
 
 
 def print_json(value: Any) -> None:
@@ -73,71 +251,97 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(finite, indent=2, ensure_ascii=False))
 
 
-def flags_of(*classes: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command a flag for every field of `classes`; those given arrive as `flags`.
+def table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table whose first column is text and whose others are numbers, at the right."""
+    from rich.table import Table
 
-    The command takes `flags`, a dictionary from the class to {field: value}, after its own
-    parameters.
-    """
-    generated = {field.name: cls for cls in classes for field in dataclasses.fields(cls)}
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        parameters = [
-            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            for parameter in inspect.signature(command, eval_str=True).parameters.values()
-            if parameter.name != "flags"
-        ]
-        for cls in classes:
-            parameters += _parameters(cls)
-
-        @functools.wraps(command)
-        def wrapped(**values: Any) -> None:
-            flags: dict[type, dict[str, Any]] = {cls: {} for cls in classes}
-            for name, cls in generated.items():
-                value = values.pop(name)
-                if value is not None:
-                    flags[cls][name] = value
-            command(**values, flags=flags)
-
-        wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        wrapped.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": None}
-        return wrapped
-
-    return decorate
+    made = Table(title=title)
+    for index, column in enumerate(columns):
+        made.add_column(column, justify="right" if index else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*row)
+    return made
 
 
-def _parameters(cls: type) -> list[inspect.Parameter]:
-    """Make a parameter of each field, under the heading that begins with it or before it."""
-    types = typing.get_type_hints(cls)
-    parameters = []
-    heading = None
-    for field in dataclasses.fields(cls):
-        heading = field.metadata.get("group") or heading
-        parameters.append(_parameter(field, types[field.name], heading))
-    return parameters
+def print_tables(*tables: Any) -> None:
+    """Print tables, or other things of Rich, as wide as they are where there is no terminal."""
+    from rich.console import Console
+
+    # No markup: square brackets in a sentence or a file name are not a style.
+    console = Console(markup=False, highlight=False, emoji=False)
+    if not console.is_terminal:
+        console.width = 200
+    for one in tables:
+        console.print(one)
 
 
-def _parameter(
-    field: dataclasses.Field[Any], annotation: Any, heading: str | None
-) -> inspect.Parameter:
-    help_text = field.metadata["help"]
-    if field.default is not None:
-        help_text += f" [{_shown(field.default)}]"
-    parts = typing.get_args(annotation)
-    choices = parts if typing.get_origin(annotation) is typing.Literal else ()
-    kinds = {bool: bool, int: int, float: float, Path: Path, str: str}
-    kind = next((kinds[part] for part in (annotation, *parts) if part in kinds), str)
-    if choices:
-        option = choice(values=choices, help=help_text, heading=heading)
+Show = Callable[..., None]
+"""Takes what is being done, how much of it is done and, where that is known, of how much."""
+
+_PATIENCE = 10.0  # seconds between two lines in a log
+
+
+@contextmanager
+def progress(unit: str) -> Iterator[Show]:
+    """Show how far a command is, on standard error: bars on a terminal, a few lines in a log."""
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False, markup=False)
+    if not console.is_terminal:
+        yield _lines(unit)
+        return
+    from rich.markup import escape
+    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+    tasks: dict[str, TaskID] = {}
+    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=console) as bars:
+
+        def show(task: str, done: int, total: int | None = None) -> None:
+            if task not in tasks:
+                for earlier in tasks.values():
+                    bars.stop_task(earlier)
+                tasks[task] = bars.add_task("", total=total or None)
+            bars.update(
+                tasks[task],
+                completed=done,
+                description=escape(_so_far(task, done, total, unit)),
+            )
+
+        yield show
+
+
+def _lines(unit: str) -> Show:
+    said = ("", 0.0)
+
+    def say(task: str, done: int, total: int | None = None) -> None:
+        nonlocal said
+        now = time.monotonic()
+        if task != said[0] or now - said[1] >= _PATIENCE or done == total:
+            said = (task, now)
+            typer.echo(_so_far(task, done, total, unit), err=True)
+
+    return say
+
+
+def _so_far(task: str, done: int, total: int | None, unit: str) -> str:
+    return f"{task}: {done:,} of {total:,} {unit}" if total else f"{task}: {done:,} {unit}"
+
+
+def publish(
+    stem: Path, result: Any, tables: str, draw: Callable[[], object], as_json: bool
+) -> None:
+    """Write STEM.json and STEM.md, draw where plots can be, and print the tables or the JSON."""
+    from scones.analysis.figures import can_draw
+    from scones.files import write_file, write_json
+
+    write_json(stem.with_suffix(".json"), result)
+    write_file(stem.with_suffix(".md"), tables)
+    if can_draw():
+        draw()
     else:
-        option = typer.Option(help=help_text, rich_help_panel=heading, show_default=False)
-    return inspect.Parameter(
-        field.name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[Optional[kind], option],  # noqa: UP045 - built at run time
-    )
-
-
-def _shown(default: Any) -> str:
-    return {True: "yes", False: "no"}[default] if isinstance(default, bool) else str(default)
+        typer.echo("No plots: install scones[plots], then give this command again.", err=True)
+    if as_json:
+        print_json(result)
+    else:
+        typer.echo(tables)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import typer
+from collections.abc import Callable
 
-from scones.cli.help import Command, Group
 from scones.cli.ibm3_fit import fit, import_tables
 from scones.cli.ibm3_measure import measure
 from scones.cli.ibm3_sample import sample
 
-_HELP = """\
+IBM3_HELP = """\
 Make languages with a dial for ambiguity: IBM Model 3.
 
 It tells how a sentence of one language comes from one of another, word by word. Fitted to real text
@@ -22,17 +21,9 @@ ways there are to say the same:
     scones ibm3 sample de-en.ibm3 -T 0.3 --store data/de-en --output data/new
 """
 
-ibm3 = typer.Typer(
-    name="ibm3",
-    cls=Group,
-    help=_HELP,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-for _name, _command in (
-    ("fit", fit),
-    ("import", import_tables),
-    ("sample", sample),
-    ("measure", measure),
-):
-    ibm3.command(_name, cls=Command)(_command)
+IBM3_COMMANDS: dict[str, Callable[..., None]] = {
+    "fit": fit,
+    "import": import_tables,
+    "sample": sample,
+    "measure": measure,
+}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scones.cli.flags import DosFlag, JsonFlag, flags_of, print_json
+from scones.cli.paper_flags import DosFlag, JsonFlag, flags_of, print_json
 from scones.errors import SconesError
 from scones.ibm3.parameters import Cut, FitOptions
 

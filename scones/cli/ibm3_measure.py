@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scones.cli.flags import DosFlag, JsonFlag
+from scones.cli.flags import publish
 from scones.cli.ibm3_sample import MaxLengthFlag, ModelArgument, SeedFlag, ThreadsFlag
-from scones.cli.publishing import publish
+from scones.cli.paper_flags import DosFlag, JsonFlag
 from scones.errors import SconesError
 
 if TYPE_CHECKING:

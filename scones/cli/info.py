@@ -11,10 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from scones.cli.flags import JsonFlag, print_json
+from scones.cli.paper_flags import JsonFlag, print_json
 from scones.errors import SconesError
 from scones.files import read_json
-from scones.model.folder import find_model
 
 
 def info(
@@ -47,6 +46,8 @@ def info(
 
 
 def _facts(folder: Path) -> dict[str, Any]:
+    from scones.model.folder import find_model
+
     folder = find_model(folder)
     is_run = (folder / "training" / "run.json").is_file()
     if (folder / "store.json").is_file():

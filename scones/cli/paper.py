@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import typer
+from collections.abc import Callable
 
-from scones.cli.help import Command, Group
 from scones.cli.paper_check import check
 from scones.cli.paper_report import report
 from scones.cli.paper_run import run, score
 
-_HELP = """\
+PAPER_HELP = """\
 Reproduce the paper: run its experiments, and write its tables and figures.
 
 A recipe holds the experiments of a direction; results of all directions lie in one folder:
@@ -21,12 +20,9 @@ A recipe holds the experiments of a direction; results of all directions lie in 
     scones paper check results --cells 10   # BLEU cells, computed again
 """
 
-paper = typer.Typer(
-    name="paper",
-    cls=Group,
-    help=_HELP,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-for _command in (run, score, report, check):
-    paper.command(cls=Command)(_command)
+PAPER_COMMANDS: dict[str, Callable[..., None]] = {
+    "run": run,
+    "score": score,
+    "report": report,
+    "check": check,
+}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scones.cli.flags import JsonFlag, print_json
+from scones.cli.paper_flags import JsonFlag, print_json
 from scones.errors import SconesError
 
 if TYPE_CHECKING:

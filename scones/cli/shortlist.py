@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from scones.cli.flags import JsonFlag, print_json
+from scones.cli.paper_flags import JsonFlag, print_json
 from scones.errors import SconesError
 
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from scones.cli.flags import DeviceFlag, DosFlag, JsonFlag, SourceFlag, choice
-from scones.cli.publishing import publish
+from scones.cli.flags import publish
+from scones.cli.paper_flags import DeviceFlag, DosFlag, JsonFlag, SourceFlag, choice
 from scones.errors import SconesError
 
 _STAGES = ("sample", "train", "search")

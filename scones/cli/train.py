@@ -1,60 +1,80 @@
-"""`scones train`: a store in, a model folder out."""
+"""`scones train`: a store in, a model folder out; and `scones tune`, which chooses α."""
 
 from __future__ import annotations
 
+import dataclasses
 import sys
-from dataclasses import asdict
+import tomllib
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from scones.cli.flags import JsonFlag, choice, flags_of, print_json
+from scones.cli.flags import json_option, print_json, print_tables, store_argument
+from scones.errors import SconesError
 from scones.model.config import ModelOptions
+from scones.options import Given, argument, load_recipe, option
 from scones.training.options import TrainOptions
 
 if TYPE_CHECKING:
+    from scones.outputs import OutputLayer
     from scones.training.checkpoints import TrainResult
     from scones.training.options import Experiment
 
-OUTPUT_LAYERS = ("scones", "softmax")  # asking scones.outputs would import PyTorch
 
-OutputFlag = Annotated[
-    str | None,
-    choice(
-        "--output-layer",
-        values=OUTPUT_LAYERS,
-        help="what turns logits into probabilities [scones]",
-        heading="Output",
-    ),
-]
-AlphaFlag = Annotated[
-    float | None,
-    typer.Option(
-        help="α of SCONES: weight of the tokens that are not gold [0.5]", rich_help_panel="Output"
-    ),
-]
-SmoothingFlag = Annotated[
-    float | None,
-    typer.Option(help="λ: how far labels are from 0 and 1 [0.0]", rich_help_panel="Output"),
-]
-RecipeFlag = Annotated[
-    Path | None, typer.Option(help="A TOML file with what no flag gives: [model] [output] [train]")
-]
+def smoothing_option() -> Any:
+    """A setting that every output layer so far has."""
+    return option(None, "λ: how far labels are from 0 and 1 [0.0]", "Output")
 
 
-@flags_of(ModelOptions, TrainOptions)
-def train(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="What scones prepare made.")],
-    folder: Annotated[Path, typer.Argument(metavar="MODEL", help="The model folder to make.")],
-    recipe: RecipeFlag = None,
-    output_layer: OutputFlag = None,
-    alpha: AlphaFlag = None,
-    label_smoothing: SmoothingFlag = None,
-    as_json: JsonFlag = False,
-    *,
-    flags: dict[type, dict[str, Any]],
-) -> None:
+def recipe_option() -> Any:
+    """The file that gives what no flag gives."""
+    return option(None, "A TOML file with what no flag gives: [model] [output] [train]")
+
+
+@dataclass(frozen=True)
+class OutputFlags:
+    """The output layer and its settings, by name: any layer that is registered will do."""
+
+    output_layer: str | None = option(
+        None,
+        "what turns logits into probabilities [scones]",
+        "Output",
+        values=("scones", "softmax"),  # offered; asking which there are would import PyTorch
+    )
+    alpha: float | None = option(None, "α of SCONES: weight of the tokens that are not gold [0.5]")
+    label_smoothing: float | None = smoothing_option()
+    output: list[str] = option(
+        [], "another setting of the output layer; may be repeated", metavar="KEY=VALUE"
+    )
+
+    def settings(self) -> dict[str, Any]:
+        """The settings that were given, as a recipe would write them."""
+        aliases = {"alpha": self.alpha, "label_smoothing": self.label_smoothing}
+        settings = {name: value for name, value in aliases.items() if value is not None}
+        for setting in self.output:
+            name, equals, value = setting.partition("=")
+            if not equals:
+                raise SconesError(f"--output {setting} is not KEY=VALUE, such as alpha=0.5.")
+            settings[name] = _toml_value(value)
+        return settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train:
+    """What `scones train` takes."""
+
+    store: Path = store_argument()
+    folder: Path = argument("The model folder to make.", "MODEL")
+    recipe: Path | None = recipe_option()
+    as_json: bool = json_option()
+    output: OutputFlags
+    model: Given[ModelOptions]
+    train: Given[TrainOptions]
+
+
+def train(options: Train) -> None:
     """Train a model; the same command goes on where it was stopped.
 
     In: STORE, made by scones prepare. Out: MODEL, the best model by greedy BLEU on the development
@@ -70,18 +90,67 @@ def train(
     from scones.processes import is_first
     from scones.training.loop import train as train_model
 
-    experiment = read_experiment(recipe, flags, output_layer, alpha, label_smoothing)
-    result = train_model(experiment, store, folder)
+    settings = options.output.settings()
+    experiment = read_experiment(
+        options.recipe, options.model, options.train, options.output.output_layer, settings
+    )
+    result = train_model(experiment, options.store, options.folder)
     if is_first():
-        sys.stderr.write(describe(result, folder) + "\n")
-    if as_json and is_first():
-        print_json({"model": str(folder), **asdict(result)})
+        sys.stderr.write(describe(result, options.folder) + "\n")
+    if options.as_json and is_first():
+        print_json({"model": str(options.folder), **dataclasses.asdict(result)})
     if result.interrupted:
         raise typer.Exit(130)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Tune:
+    """What `scones tune` takes."""
+
+    store: Path = store_argument()
+    folder: Path = argument("Where the models go.", "FOLDER")
+    recipe: Path | None = recipe_option()
+    as_json: bool = json_option()
+    alphas: list[float] = option(
+        [0.2, 0.5, 0.7, 1.0],
+        "an α to try; may be repeated",
+        "Output",
+        flags=("--alpha",),
+        metavar="NUMBER",
+    )
+    label_smoothing: float | None = smoothing_option()
+    model: Given[ModelOptions]
+    train: Given[TrainOptions]
+
+
+def tune(options: Tune) -> None:
+    """Choose α by BLEU on the development set.
+
+    In: STORE, made by scones prepare with a development set. Out: one model for each α,
+    FOLDER/alpha-X, an ordinary run (what is trained already is not trained again); a table, which
+    FOLDER/tune.json keeps. BLEU is that of greedy search.
+
+        scones tune store runs/sweep --max-minutes 30
+        scones tune store runs/sweep --alpha 0.5 --alpha 1 --max-steps 5000
+    """
+    from scones.processes import is_first
+    from scones.training.tune import tune as tune_alpha
+    from scones.training.tune import tuning_table
+
+    smoothing = options.label_smoothing
+    settings = {} if smoothing is None else {"label_smoothing": smoothing}
+    experiment = read_experiment(options.recipe, options.model, options.train, "scones", settings)
+    result = tune_alpha(experiment, options.store, options.folder, options.alphas)
+    if not is_first():
+        return
+    if options.as_json:
+        print_json(result.to_json())
+        return
+    print_tables(tuning_table(result))
+
+
 def describe(result: TrainResult, folder: Path) -> str:
-    """Say in a line how a run ended."""
+    """How a run ended, in a line."""
     best = "never validated"
     if result.best_bleu is not None:
         best = f"best dev BLEU {result.best_bleu:.2f} at step {result.best_step}"
@@ -94,29 +163,41 @@ def describe(result: TrainResult, folder: Path) -> str:
 
 def read_experiment(
     recipe: Path | None,
-    flags: dict[type, dict[str, Any]],
-    output_layer: str | None,
-    alpha: float | None,
-    label_smoothing: float | None,
+    model: Given[ModelOptions],
+    training: Given[TrainOptions],
+    layer: str | None,
+    output: dict[str, Any],
 ) -> Experiment:
     """Put together what the recipe says and, over it, what the flags say."""
-    from scones.options import from_section, load_recipe
-    from scones.outputs import output_layer as make_output
     from scones.training.options import Experiment
 
-    sections = load_recipe(recipe, "model", "output", "train") if recipe else {}
-    place = str(recipe) if recipe else "flags"
-    output = dict(sections.get("output", {}))
-    if output_layer is not None and output_layer != output.get("layer", "scones"):
-        # The recipe's other settings (α) are those of its own layer.
-        kept = {"label_smoothing"} & output.keys()
-        output = {name: output[name] for name in kept} | {"layer": output_layer}
-    given = {"alpha": alpha, "label_smoothing": label_smoothing}
-    output |= {name: value for name, value in given.items() if value is not None}
-    model = sections.get("model", {}) | flags[ModelOptions]
-    training = sections.get("train", {}) | flags[TrainOptions]
+    sections: dict[str, dict[str, Any]] = {"model": {}, "output": {}, "train": {}}
+    place = "flags"
+    if recipe is not None:
+        sections, place = load_recipe(recipe, *sections), str(recipe)
     return Experiment(
-        from_section(ModelOptions, model, f"{place} [model]"),
-        make_output(output, f"{place} [output]"),
-        from_section(TrainOptions, training, f"{place} [train]"),
+        model.over(sections["model"], f"{place} [model]"),
+        _output_layer(sections["output"], layer, output, f"{place} [output]"),
+        training.over(sections["train"], f"{place} [train]"),
     )
+
+
+def _output_layer(
+    section: dict[str, Any], layer: str | None, given: dict[str, Any], place: str
+) -> OutputLayer:
+    from scones.outputs import output_layer
+
+    if layer is not None and layer != section.get("layer", "scones"):
+        # The recipe means another layer: of its settings those stay that both layers have.
+        chosen = output_layer({"layer": layer}, place)
+        names = {field.name for field in dataclasses.fields(chosen)}  # type: ignore[arg-type]
+        section = {name: section[name] for name in names & section.keys()} | {"layer": layer}
+    return output_layer({**section, **given}, place)
+
+
+def _toml_value(text: str) -> Any:
+    """A value as a recipe would have it; what TOML does not know is a text."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text

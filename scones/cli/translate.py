@@ -1,89 +1,79 @@
-"""`scones translate`: standard input to standard output, line by line in order."""
+"""`scones translate`: standard input to standard output, line by line; and `scones score`."""
 
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from scones.cli.flags import DeviceFlag, PrecisionFlag, bytes_of, choice
+from scones.cli.flags import (
+    Precision,
+    TooLong,
+    bytes_of,
+    device_option,
+    dos_option,
+    max_memory_option,
+    max_states_option,
+    precision_option,
+    too_long_option,
+)
 from scones.errors import SconesError
+from scones.options import argument, option
 
 if TYPE_CHECKING:
-    from scones.translator import ExactTranslations, Translation
+    from scones.search.frontier import ExactOptions
+    from scones.translator import ExactTranslations, Translation, Translator
 
 
-def translate(
-    model: Annotated[
-        Path,
-        typer.Argument(
-            metavar="MODEL", help="A model folder, an export, or a pocket model's name."
-        ),
-    ],
-    search: Annotated[
-        str,
-        choice(
-            values=("greedy", "beam", "exact", "all"),
-            help="How to search; exact: the most probable translations of all, with a proof; all: "
-            "every translation above a probability.",
-        ),
-    ] = "greedy",
-    beam_size: Annotated[
-        int, typer.Option(help="Hypotheses that beam search keeps; exact search begins with it.")
-    ] = 4,
-    n_best: Annotated[int, typer.Option(help="Translations a sentence (beam, exact).")] = 1,
-    length_penalty: Annotated[
-        float, typer.Option(help="Rank by log-probability / length**p; 0: no normalisation.")
-    ] = 0.0,
-    too_long: Annotated[
-        str,
-        choice(
-            values=("error", "cut", "skip"),
-            help="What to do with a sentence beyond the model's limit: stop, cut it, or skip it "
-            "(an empty line); cut and skip warn.",
-        ),
-    ] = "error",
-    max_tokens: Annotated[
-        int | None, typer.Option(help="Padded tokens of a batch; by default what suits the device.")
-    ] = None,
-    chunk: Annotated[int, typer.Option(help="Lines to read ahead and sort by length.")] = 2000,
-    device: DeviceFlag = "auto",
-    precision: PrecisionFlag = "float32",
-    engine: Annotated[
-        str,
-        choice(
-            values=("auto", "torch", "ctranslate2"),
-            help="What searches; auto: the fastest that gives the model's own output.",
-        ),
-    ] = "auto",
-    shortlist: Annotated[
-        Path | None,
-        typer.Option(
-            help="A file of scones shortlist: only the pieces listed for a sentence are computed. "
-            "Their scores stay exact under SCONES; under softmax they share all the probability.",
-        ),
-    ] = None,
-    threshold: Annotated[
-        float, typer.Option(help="The least probability of a translation (all).")
-    ] = 0.1,
-    max_states: Annotated[
-        int, typer.Option(help="Prefixes to look at, a sentence (exact, all).")
-    ] = 1_000_000,
-    max_seconds: Annotated[
-        float | None, typer.Option(help="Time for each chunk of lines (exact, all).")
-    ] = None,
-    max_memory: Annotated[
-        float | None,
-        typer.Option(help="Gigabytes that search may take beside the model (exact, all)."),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="A JSON object a line, tokens with probabilities.")
-    ] = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Translate:
+    """What `scones translate` takes."""
+
+    model: Path = argument("A model folder, an export, or a pocket model's name.", "MODEL")
+    search: Literal["greedy", "beam", "exact", "all"] = option(
+        "greedy",
+        "How to search; exact: the most probable translations of all, with a proof; all: every "
+        "translation above a probability.",
+    )
+    beam_size: int = option(4, "Hypotheses that beam search keeps; exact search begins with it.")
+    n_best: int = option(1, "Translations a sentence (beam, exact).")
+    length_penalty: float = option(0.0, "Rank by log-probability / length**p; 0: no normalisation.")
+    too_long: TooLong = too_long_option()
+    max_tokens: int | None = option(
+        None, "Padded tokens of a batch; by default what suits the device.", least=1
+    )
+    chunk: int = option(2000, "Lines to read ahead and sort by length.", least=1)
+    device: str = device_option()
+    precision: Precision = precision_option()
+    engine: Literal["auto", "torch", "ctranslate2"] = option(
+        "auto", "What searches; auto: the fastest that gives the model's own output."
+    )
+    shortlist: Path | None = option(
+        None,
+        "A file of scones shortlist: only the pieces listed for a sentence are computed. Their "
+        "scores stay exact under SCONES; under softmax they share all the probability.",
+    )
+    threshold: float = option(0.1, "The least probability of a translation (all).")
+    max_states: int = max_states_option()
+    max_seconds: float | None = option(None, "Time for each chunk of lines (exact, all).")
+    max_memory: float | None = max_memory_option()
+    as_json: bool = option(
+        False, "A JSON object a line, tokens with probabilities.", flags=("--json",)
+    )
+
+    @property
+    def exactly(self) -> bool:
+        """Whether exact search is asked for, of either kind."""
+        return self.search in ("exact", "all")
+
+
+def translate(options: Translate) -> None:
     """Translate standard input to standard output, line by line in order.
 
     In: one sentence a line, answered as it arrives; an empty line stays empty. Out: its
@@ -98,67 +88,82 @@ def translate(
         torchrun --nproc-per-node 4 -m scones translate runs/de-en < input.de
     """
     from scones.processes import connected
-    from scones.search.exact import in_order
-    from scones.search.frontier import ExactOptions
     from scones.translator import load
 
-    if chunk < 1:
-        raise SconesError(f"--chunk must be at least 1, not {chunk}.")
-    exactly = search in ("exact", "all")
-    if exactly and length_penalty:
+    if options.exactly and options.length_penalty:
         raise SconesError("Exact search ranks by probability; leave out --length-penalty.")
-    exact_options = ExactOptions(
-        n_best,
-        threshold if search == "all" else None,
-        max_states,
-        max_seconds,
-        max_memory=bytes_of(max_memory),
+    limits = _exact_options(options) if options.exactly else None
+    with connected("What was not written yet is not translated; start again.") as processes:
+        translator = load(
+            options.model, options.device, options.precision, options.engine, options.shortlist
+        )
+        with translator.shared(processes) as reads_and_writes:
+            if reads_and_writes:
+                if limits is None:
+                    answer = _answer(translator, options)
+                else:
+                    answer = _exact_answer(translator, options, limits)
+                _answer_all(answer, options.chunk * processes.count)
+
+
+Answer = Callable[[list[tuple[int, str]]], None]
+"""Takes lines with their numbers and writes what they are in the other language."""
+
+
+def _answer(translator: Translator, options: Translate) -> Answer:
+    def answer(lines: list[tuple[int, str]]) -> None:
+        results = translator.translate(
+            [text for _, text in lines],
+            search=options.search,  # type: ignore[arg-type]
+            beam_size=options.beam_size,
+            n_best=options.n_best,
+            length_penalty=options.length_penalty,
+            scores=options.as_json,
+            max_tokens=options.max_tokens,
+            too_long=options.too_long,
+            first_number=lines[0][0],
+        )
+        for (number, source), translations in zip(lines, results, strict=True):
+            _print(number, source, translations, options.as_json, options.n_best)
+        sys.stdout.flush()
+
+    return answer
+
+
+def _exact_options(options: Translate) -> ExactOptions:
+    from scones.search.frontier import ExactOptions
+
+    return ExactOptions(
+        options.n_best,
+        options.threshold if options.search == "all" else None,
+        options.max_states,
+        options.max_seconds,
+        max_memory=bytes_of(options.max_memory),
     )
 
-    def answer_exactly(lines: list[tuple[int, str]]) -> None:
+
+def _exact_answer(translator: Translator, options: Translate, limits: ExactOptions) -> Answer:
+    from scones.search.exact import in_order
+
+    several = options.n_best if options.search == "exact" else 2
+
+    def answer(lines: list[tuple[int, str]]) -> None:
         found = translator.exact(
             [text for _, text in lines],
-            exact_options,
-            beam_size,
-            too_long,  # type: ignore[arg-type]
+            limits,
+            options.beam_size,
+            options.too_long,
             lines[0][0],
         )
         for index, result in in_order(found):
             number, source = lines[index]
-            several = n_best if search == "exact" else 2
-            _print(number, source, result.translations, as_json, several, result)
+            _print(number, source, result.translations, options.as_json, several, result)
             sys.stdout.flush()
 
-    def answer(lines: list[tuple[int, str]]) -> None:
-        results = translator.translate(
-            [text for _, text in lines],
-            search=search,  # type: ignore[arg-type]
-            beam_size=beam_size,
-            n_best=n_best,
-            length_penalty=length_penalty,
-            scores=as_json,
-            max_tokens=max_tokens,
-            too_long=too_long,  # type: ignore[arg-type]
-            first_number=lines[0][0],
-        )
-        for (number, source), translations in zip(lines, results, strict=True):
-            _print(number, source, translations, as_json, n_best)
-        sys.stdout.flush()
-
-    with connected("What was not written yet is not translated; start again.") as processes:
-        translator = load(
-            model,
-            device,
-            precision,  # type: ignore[arg-type]
-            engine,  # type: ignore[arg-type]
-            shortlist,
-        )
-        with translator.shared(processes) as reads_and_writes:
-            if reads_and_writes:
-                _answer_all(answer_exactly if exactly else answer, chunk * processes.count)
+    return answer
 
 
-def _answer_all(answer: Callable[[list[tuple[int, str]]], None], chunk: int) -> None:
+def _answer_all(answer: Answer, chunk: int) -> None:
     from scones.cli.stream import chunks_of_lines
     from scones.translator import TooLongError
 
@@ -212,17 +217,56 @@ def _as_json(source: str, translations: list[Translation]) -> dict[str, Any]:
 
 
 def _exactly(exact: ExactTranslations) -> dict[str, Any]:
-    from dataclasses import asdict
-
     certificate = None if exact.certificate is None else asdict(exact.certificate)
     return {"certificate": certificate, "lattice": exact.lattice.to_json()}
 
 
 def _tokens(found: Translation) -> list[dict[str, Any]]:
-    import math
-
     pieces = [*found.tokens, *(["</s>"] if found.finished else [])]
     return [
         {"piece": piece, "log_prob": term, "probability": math.exp(term)}
         for piece, term in zip(pieces, found.token_log_probs or (), strict=False)
     ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """What `scones score` takes."""
+
+    model: Path = argument("A model folder, or a pocket model's name.", "MODEL")
+    source: Path = argument("Sentences, one a line.", "SOURCE")
+    target: Path = argument("Their translations.", "TARGET")
+    max_tokens: int = option(8192, "Padded tokens of a batch.")
+    device: str = device_option()
+    dos: bool = dos_option()
+    as_json: bool = option(
+        False, "A JSON object a line, with every token's term.", flags=("--json",)
+    )
+
+
+def score(options: Score) -> None:
+    """Print the log-probability of given translations, one a line.
+
+    In: SOURCE and TARGET, as many lines each. Out: log P(z = 1 | x) of each pair, in order; with
+    --json an object a line, which holds the terms of all tokens too.
+
+        scones score runs/de-en test.de test.en > scores.txt
+        scones score runs/de-en test.de test.en --json > scores.jsonl
+    """
+    from scones.text.reading import read_aligned
+    from scones.translator import load
+
+    sources, targets = read_aligned([options.source, options.target], dos=options.dos)
+    pairs = list(zip(sources, targets, strict=True))
+    translator = load(options.model, options.device)
+    for terms in translator.score_tokens(pairs, options.max_tokens):
+        log_prob = math.fsum(terms)
+        if options.as_json:
+            facts = {
+                "log_prob": log_prob,
+                "probability": math.exp(log_prob),
+                "token_log_probs": terms,
+            }
+            typer.echo(json.dumps(facts))
+        else:
+            typer.echo(f"{log_prob:.6f}")

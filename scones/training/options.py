@@ -5,19 +5,18 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
-
-import torch
+from typing import TYPE_CHECKING, Any, Literal
 
 from scones.errors import SconesError
 from scones.files import new_folder, read_json, write_json
-from scones.hardware import choose_device
 from scones.model.config import ModelOptions
-from scones.model.folder import ModelFolder
-from scones.model.transformer import Transformer
 from scones.options import option, out_of_bounds
-from scones.outputs import OutputLayer
-from scones.text.store import ParallelTokens, TokenStore
+
+# The command line makes its flags of these options before it needs PyTorch.
+if TYPE_CHECKING:
+    from scones.model.transformer import Transformer
+    from scones.outputs import OutputLayer
+    from scones.text.store import ParallelTokens, TokenStore
 
 
 @dataclass(frozen=True)
@@ -161,6 +160,11 @@ def _check_lengths(tokens: ParallelTokens, limits: dict[str, int], split: str) -
 
 def new_model(experiment: Experiment, store: TokenStore) -> Transformer:
     """Make the model with random weights, as a run without `start_from` begins."""
+    import torch
+
+    from scones.hardware import choose_device
+    from scones.model.transformer import Transformer
+
     device = choose_device(experiment.train.device)
     # The weights are drawn on the CPU and then moved: a seed means the same model on every device.
     torch.manual_seed(experiment.train.seed)
@@ -174,6 +178,8 @@ def new_model(experiment: Experiment, store: TokenStore) -> Transformer:
 
 def start_from(path: Path, model: Transformer, store: TokenStore) -> None:
     """Give the model the weights of a model folder, which has to fit."""
+    from scones.model.folder import ModelFolder
+
     start = ModelFolder.load(path)
     if start.subwords != store.subwords.model:
         raise SconesError(

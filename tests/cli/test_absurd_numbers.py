@@ -24,8 +24,14 @@ HUGE = "9" * 23
         (["--max-steps", HUGE], f"--max-steps {HUGE} is too large a number"),
         (["--seed", f"-{HUGE}"], "is too large a number"),
         (["--max-steps", "3", "--max-length", "99999999999"], "max_length is 99999999999, which"),
-        (["--max-steps", "3", "--weight-decay", "1e300"], "weight_decay must be at most 1,000,"),
-        (["--max-steps", "3", "--accumulate", "9999999999"], "accumulate must be at most 1,000,"),
+        (
+            ["--max-steps", "3", "--weight-decay", "1e300"],
+            r"--weight-decay must be at most 1,000,000, not 1e\+300",
+        ),
+        (
+            ["--max-steps", "3", "--accumulate", "9999999999"],
+            "--accumulate must be at most 1,000,000, not 9999999999",
+        ),
     ],
 )
 def test_training(

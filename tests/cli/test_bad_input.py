@@ -102,7 +102,7 @@ def test_one_bad_line_among_many_is_dropped_and_counted(corpus: Path, scones: Sc
         (["--identify-language", "-t", "klingon"], "'klingon' is not a language"),
         (["--frobnicate"], "No such option: --frobnicate.*; see scones prepare --help"),
         (["--pieces", "many"], "--pieces"),
-        (["--pieces", 0], "pieces is 0 but must be at least 1"),
+        (["--pieces", 0], "pieces must be at least 1, not 0"),
         (["--pieces", 100_000], r"too small for 100000 pieces; ask for at most \d+"),
         (["--dev-source", "missing.de", "--dev-target", "missing.en"], "missing.de does not exist"),
         (["--subwords", "missing.model"], "missing.model does not exist"),
@@ -190,14 +190,14 @@ def test_the_sentence_number_counts_all_lines(tiny_model: Path, refused: Refused
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--search", "magic"], "search 'magic' is not known"),
+        (["--search", "magic"], "--search must be one of greedy, beam, exact, all, not magic"),
         (["--n-best", 3], "Greedy search gives one translation"),
         (["--search", "beam", "--beam-size", 0], "beam_size"),
-        (["--too-long", "shorten"], "too_long='shorten'"),
+        (["--too-long", "shorten"], "--too-long must be one of error, cut, skip, not shorten"),
         (["--chunk", 0], "--chunk must be at least 1, not 0"),
-        (["--max-tokens", 0], "max_tokens must be at least 1"),
+        (["--max-tokens", 0], "--max-tokens must be at least 1, not 0"),
         (["--device", "toaster"], "device 'toaster' is not known"),
-        (["--precision", "int3"], "precision 'int3' is not known"),
+        (["--precision", "int3"], "--precision must be one of float32, bf16, not int3"),
     ],
 )
 def test_translate_refuses_a_bad_flag(
@@ -346,11 +346,11 @@ def test_train_refuses_a_damaged_store(
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--preset", "giant"], "'preset' must be one of 'tiny', 'small', 'paper', not 'giant'"),
+        (["--preset", "giant"], "--preset must be one of tiny, small, paper, not giant"),
         (["--output-layer", "entmax"], "output layer 'entmax' is not known"),
         (["--alpha", -1], "alpha must be a positive number"),
-        (["--max-steps", 0], "max_steps must be at least 1, not 0"),
-        (["--optimizer", "adamant"], "'optimizer' must be one of 'lamb', 'adamw'"),
+        (["--max-steps", 0], "--max-steps must be at least 1, not 0"),
+        (["--optimizer", "adamant"], "--optimizer must be one of lamb, adamw, not adamant"),
         (["--device", "cuda:99"], "device 'cuda:99' is not there"),
         (["--start-from", "nowhere"], "model folder nowhere does not exist"),
     ],

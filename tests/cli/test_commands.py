@@ -80,7 +80,7 @@ def test_all_translations_above_a_probability(
         (("--search", "all", "--threshold", 2), "threshold must be above 0 and at most 1"),
         (("--search", "exact", "--max-states", 0), "max_states must be above 0"),
         (("--search", "exact", "--length-penalty", 1), "leave out --length-penalty"),
-        (("--search", "exact", "--max-memory", -1), "max_memory must be above 0"),
+        (("--search", "exact", "--max-memory", -1), "--max-memory must be above 0"),
     ],
 )
 def test_exact_search_refuses_what_has_no_meaning(
