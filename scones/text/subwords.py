@@ -113,7 +113,7 @@ class Subwords:
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Join ids to texts; pad and end of sentence leave no trace."""
-        # SentencePiece takes no NumPy integers.
+        # A row may be an array of a store, whose uint16 SentencePiece does not take.
         texts: list[str] = self._processor.decode([[int(i) for i in row] for row in ids])
         return texts
 

@@ -12,6 +12,8 @@ from scones.text.cleaning import (
     Cleaner,
     CleaningConfig,
     CleaningReport,
+    LanguageIdentifier,
+    check_language,
     text_digest,
 )
 from scones.text.reading import MAX_LINE_BYTES, NOT_TWO_COLUMNS
@@ -60,10 +62,16 @@ def test_the_reason_of_a_pair(expected, source, target):
     assert expected is None or expected in REASONS
 
 
-def test_a_pair_too_short():
-    cleaner = plain(min_words=2)
-    assert reason(cleaner, "eine Tasse", "cup") == "short"
-    assert reason(cleaner, "eine Tasse", "a cup") is None
+@pytest.mark.parametrize(
+    ("expected", "limits", "source", "target"),
+    [
+        ("short", {"min_words": 2}, "eine Tasse", "cup"),
+        (None, {"min_words": 2}, "eine Tasse", "a cup"),
+        (None, {"drop_copies": False}, "Ada Lovelace", "Ada Lovelace"),
+    ],
+)
+def test_the_limits_can_be_changed(expected, limits, source, target):
+    assert reason(plain(**limits), source, target) == expected
 
 
 def test_the_ratio_is_fair_to_dense_scripts():
@@ -72,10 +80,6 @@ def test_the_ratio_is_fair_to_dense_scripts():
     assert len(english) > 2 * len(CHINESE)
     assert reason(cleaner, CHINESE, english) is None
     assert reason(cleaner, CHINESE, 3 * english) == "ratio"
-
-
-def test_copies_may_be_kept():
-    assert reason(plain(drop_copies=False), "Ada Lovelace", "Ada Lovelace") is None
 
 
 def test_a_kept_text_is_normalised_but_not_rewritten():
@@ -187,3 +191,57 @@ def test_a_corpus_of_which_nothing_is_left_is_refused_with_the_main_reason():
     filled(GOOD, EMPTY).check_kept(Path("train.tsv"))
     with pytest.raises(SconesError, match=r"train\.tsv .* 2 of 3 pairs were dropped for 'empty'"):
         filled(EMPTY, EMPTY, BROKEN).check_kept(Path("train.tsv"))
+
+
+TEXTS = {
+    "de": "Der Tee steht auf dem Tisch, und die Gäste warten schon im Garten auf uns.",
+    "fi": "Teekannu on pöydällä, ja vieraat odottavat meitä jo puutarhassa kukkien keskellä.",
+    "lt": "Arbatinukas stovi ant stalo, o svečiai jau laukia mūsų sode prie gėlių.",
+    "en": "The teapot is on the table, and the guests are already waiting for us outside.",
+    "fr": "La théière est sur la table, et les invités nous attendent déjà dans le jardin.",
+    "nl": "De theepot staat op tafel en de gasten wachten al op ons in de tuin.",
+    "ru": "Чайник стоит на столе, а гости уже ждут нас в саду.",
+}
+
+
+@pytest.fixture(scope="module")
+def identifier():
+    return LanguageIdentifier()
+
+
+@pytest.mark.parametrize("written_in", TEXTS)
+def test_a_sentence_is_accepted_in_its_own_language_only(identifier, written_in):
+    accepted = {code for code in TEXTS if identifier.accepts(TEXTS[written_in], code)}
+    assert accepted == {written_in}
+
+
+@pytest.mark.parametrize("text", ["", "3.14", "+++ 2 × 2 = 4 +++", "OK", "Tom", "☕ 12:30"])
+def test_what_has_next_to_no_letters_is_accepted_in_any_language(identifier, text):
+    assert all(identifier.accepts(text, code) for code in TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [("Tom died.", "en"), ("Tom kniete.", "de"), ("Toolbars", "en"), ("Myyntimäärä", "fi")],
+)
+def test_short_right_lines_are_not_lost(identifier, text, language):
+    assert identifier.accepts(text, language)
+
+
+def test_neither_capitals_nor_the_end_of_a_long_line_count(identifier):
+    assert identifier.accepts(TEXTS["de"].upper(), "de")
+    assert not identifier.accepts(TEXTS["de"].upper(), "en")
+    assert identifier.accepts(2 * TEXTS["de"] + 20 * TEXTS["fr"], "de")
+
+
+def test_languages_are_two_letter_codes(identifier):
+    assert identifier.languages() >= {"de", "fi", "lt", "en", "zh", "ja", "hi"}
+    assert {len(code) for code in identifier.languages()} == {2}
+
+
+def test_an_unknown_code_is_refused_and_near_ones_are_named():
+    check_language("lt")
+    with pytest.raises(SconesError, match=r"'deu' is not a language.*\bde\b"):
+        check_language("deu")
+    with pytest.raises(SconesError, match="ISO 639-1"):
+        check_language("")

@@ -6,13 +6,16 @@ import multiprocessing
 import random
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from scones.errors import SconesError
 from scones.text import prepare as module
 from scones.text.cleaning import CleaningConfig
-from scones.text.prepare import PrepareConfig, prepare
+from scones.text.prepare import DuplicateFinder, PrepareConfig, prepare
 from scones.text.store import StoreWriter, TokenStore
 
 ANY_LANGUAGE = CleaningConfig(identify_language=False)
@@ -64,7 +67,9 @@ def _nothing_left(folder: Path) -> bool:
 
 
 def test_the_store_holds_the_text(config: PrepareConfig, tmp_path: Path) -> None:
-    report = prepare(config, tmp_path / "store")
+    calls: list[tuple[str, int]] = []
+    report = prepare(config, tmp_path / "store", lambda *call: calls.append(call))
+    assert {("clean", 300), ("encode", 300)} <= {*calls}
     store = TokenStore.open(tmp_path / "store")
     store.verify()
     assert _texts(store) == _sentences(300, seed=1)
@@ -102,19 +107,9 @@ def test_a_trusted_corpus_may_have_equal_texts(config: PrepareConfig, tmp_path: 
     assert _texts(TokenStore.open(tmp_path / "with"))[-3:] == names
 
 
-def test_corpora_are_pooled_and_duplicates_found_across_them(
+def test_corpora_are_pooled_and_a_small_one_can_count_more_than_once(
     config: PrepareConfig, tmp_path: Path
 ) -> None:
-    again, new = _sentences(300, seed=1)[7], ("Rahm und Tee", "cream and tea")
-    (tmp_path / "more.tsv").write_text("".join("\t".join(pair) + "\n" for pair in (again, new)))
-    report = prepare(replace(config, tsv=[tmp_path / "more.tsv"]), tmp_path / "store")
-    assert _texts(TokenStore.open(tmp_path / "store")) == [*_sentences(300, seed=1), new]
-    first, second = report.to_json()["corpora"]
-    assert (first["pairs_kept"], second["pairs_kept"]) == (300, 1)
-    assert second["examples"]["duplicate"][0]["line"] == 1
-
-
-def test_a_small_corpus_can_count_more_than_once(config: PrepareConfig, tmp_path: Path) -> None:
     again, new = _sentences(300, seed=1)[7], ("Rahm und Tee", "cream and tea")
     (tmp_path / "more.tsv").write_text("".join("\t".join(pair) + "\n" for pair in (again, new)))
     config = replace(config, tsv=[tmp_path / "more.tsv"], times=[1, 3])
@@ -123,7 +118,9 @@ def test_a_small_corpus_can_count_more_than_once(config: PrepareConfig, tmp_path
     assert _texts(store) == [*_sentences(300, seed=1), new, new, new]
     assert report.source_tokens == store.split("train").source_lengths.sum()
     first, second = report.to_json()["corpora"]
-    assert (first["times"], second["times"], second["pairs_kept"]) == (1, 3, 1)
+    assert (first["times"], first["pairs_kept"]) == (1, 300)
+    assert (second["times"], second["pairs_kept"]) == (3, 1)
+    assert second["examples"]["duplicate"][0]["line"] == 1  # duplicates are found across corpora
 
 
 def test_duplicates_may_stay(config: PrepareConfig, tmp_path: Path) -> None:
@@ -213,13 +210,6 @@ def test_a_sample_of_the_text_is_enough(
     assert positions[0] > 29_900  # spread to the end, not the beginning of the corpus
 
 
-def test_progress_tells_the_stage_and_the_pairs(config: PrepareConfig, tmp_path: Path) -> None:
-    calls: list[tuple[str, int]] = []
-    prepare(config, tmp_path / "store", lambda stage, pairs: calls.append((stage, pairs)))
-    assert ("clean", 300) in calls
-    assert ("encode", 300) in calls
-
-
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_interrupt_leaves_nothing_behind(
     config: PrepareConfig, tmp_path: Path, workers: int, monkeypatch: pytest.MonkeyPatch
@@ -272,21 +262,20 @@ def test_overwrite_replaces_a_store_and_nothing_else(config: PrepareConfig, tmp_
         prepare(replace(config, overwrite=True), tmp_path / "thesis")
 
 
-def test_a_missing_file_is_found_before_any_work(config: PrepareConfig, tmp_path: Path) -> None:
-    config = replace(config, tsv=[tmp_path / "missing.tsv"])
-    calls: list[int] = []
-    with pytest.raises(SconesError, match=r"missing\.tsv does not exist"):
-        prepare(config, tmp_path / "store", lambda stage, pairs: calls.append(pairs))
-    assert not calls
-
-
-def test_a_missing_subword_model_is_found_before_any_work(
-    config: PrepareConfig, tmp_path: Path
+@pytest.mark.parametrize("name", ["tsv", "subwords", "dev_source", "held_out"])
+def test_a_missing_file_is_found_before_any_work(
+    config: PrepareConfig, tmp_path: Path, name: str
 ) -> None:
-    config = replace(config, subwords=tmp_path / "missing.model")
+    missing = tmp_path / "missing"
+    changed = replace(config, dev_source=config.source[0], dev_target=config.target[0])
+    value = [missing] if name in ("tsv", "held_out") else missing
     calls: list[int] = []
-    with pytest.raises(SconesError, match=r"missing\.model does not exist"):
-        prepare(config, tmp_path / "store", lambda stage, pairs: calls.append(pairs))
+    with pytest.raises(SconesError, match="missing does not exist"):
+        prepare(
+            replace(changed, **{name: value}),
+            tmp_path / "store",
+            lambda stage, pairs: calls.append(pairs),
+        )
     assert not calls
     assert _nothing_left(tmp_path)
 
@@ -325,3 +314,43 @@ def test_all_wrong_options_are_named_at_once(tmp_path: Path) -> None:
         assert part in str(caught.value)
     with pytest.raises(SconesError, match="there is no text"):
         PrepareConfig("de", "en").validate()
+
+
+def _digest(low: int, high: int) -> bytes:
+    return low.to_bytes(8, "little") + high.to_bytes(8, "little")
+
+
+@settings(max_examples=30)
+@given(
+    # Few values, so that many repeat; some differ in one half of the digest only.
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2)), max_size=60),
+    st.integers(1, 7),
+    st.integers(1, 20),
+)
+def test_all_but_the_first_are_marked(
+    values: list[tuple[int, int]], chunk: int, buffered: int
+) -> None:
+    digests = [_digest(low, high) for low, high in values]
+    with TemporaryDirectory() as folder:
+        finder = DuplicateFinder(Path(folder) / "duplicates", buffered)
+        for start in range(0, len(digests), chunk):
+            finder.add(b"".join(digests[start : start + chunk]))
+        assert len(finder) == len(digests)
+        marks = finder.mark().tolist()
+    assert marks == [digest in digests[:i] for i, digest in enumerate(digests)]
+
+
+def test_every_byte_of_a_digest_counts(tmp_path: Path) -> None:
+    base = bytes(16)
+    different = [base[:i] + b"\1" + base[i + 1 :] for i in range(16)]
+    finder = DuplicateFinder(tmp_path)
+    finder.add(b"".join([base, *different, base, different[7]]))
+    assert finder.mark().tolist() == [False] * 17 + [True, True]
+
+
+def test_the_first_is_kept_across_flushes(tmp_path: Path) -> None:
+    finder = DuplicateFinder(tmp_path, buffered=1)
+    for low in (700, 3, 700, 3, 4, 700):
+        finder.add(_digest(low, 0))
+    assert finder.mark().tolist() == [False, False, True, True, False, True]
+    assert not list(tmp_path.glob("bucket.*"))

@@ -37,15 +37,13 @@ def test_pad_and_end_leave_no_trace(subwords: Subwords) -> None:
     assert subwords.decode([[*ids, 1, 0, 0]]) == ["abc def"]
 
 
-def test_training_is_deterministic(subwords: Subwords) -> None:
+def test_training_is_deterministic_and_silent(
+    subwords: Subwords, capfd: pytest.CaptureFixture[str]
+) -> None:
     again = Subwords.train(iter(_lines()), pieces=400)
+    assert capfd.readouterr() == ("", "")
     assert again.model == subwords.model
     assert again.digest == subwords.digest
-
-
-def test_training_is_silent(capfd: pytest.CaptureFixture[str]) -> None:
-    Subwords.train(_lines(100), pieces=350)
-    assert capfd.readouterr() == ("", "")
 
 
 def test_save_and_load(subwords: Subwords, tmp_path: Path) -> None:
@@ -64,14 +62,13 @@ def test_too_many_pieces_names_the_largest_number() -> None:
     assert len(Subwords.train(_lines(), pieces=largest)) == largest
 
 
-def test_too_few_pieces_names_the_smallest_number() -> None:
-    with pytest.raises(SconesError, match=r"ask for at least 27\d"):
-        Subwords.train(_lines(), pieces=100)
-
-
-def test_no_text_is_refused() -> None:
-    with pytest.raises(SconesError, match="no text"):
-        Subwords.train([], pieces=300)
+@pytest.mark.parametrize(
+    ("lines", "pieces", "message"),
+    [(_lines(), 100, r"ask for at least 27\d"), ([], 300, "no text")],
+)
+def test_what_cannot_be_learned_is_refused(lines: list[str], pieces: int, message: str) -> None:
+    with pytest.raises(SconesError, match=message):
+        Subwords.train(lines, pieces=pieces)
 
 
 @pytest.mark.parametrize("keep", [0, 3000, -1])
