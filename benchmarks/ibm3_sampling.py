@@ -34,10 +34,13 @@ from common import facts, flags, number, save, seconds, show, take_turns
 from toys import toy_pairs, toy_store
 
 from scones.ibm3.parameters import Distortions, Parameters, Translations
-from scones.ibm3.sampling import Sampler, Story
+from scones.ibm3.sampling import Sampler
 from scones.text.store import Sentences, TokenStore
 from scones.text.subwords import Subwords
 from scones.text.workers import usable_cores
+
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "ibm3"))
+from generative import GenerativeProcess
 
 CPU = torch.device("cpu")
 ALL, ONE, PLAIN = "compiled, all cores", "compiled, one thread", "plain NumPy"
@@ -85,18 +88,18 @@ def race(
     }
     ready = (time.perf_counter() - begin) / len(samplers)
     samples = samplers[ALL].sample(tokens, lengths)  # and warm up
-    story, random = Story(parameters, temperature), np.random.default_rng(0)
+    process, rng = GenerativeProcess(parameters, temperature), np.random.default_rng(0)
     # Evenly from all, so that they are as long as all.
     sentences = [sources[int(row)].tolist() for row in np.linspace(0, count - 1, few)]
 
-    def tell() -> None:
+    def sample_plainly() -> None:
         for sentence in sentences:
-            story.tell(sentence, random)
+            process.sample(sentence, rng)
 
     runs: dict[str, Callable[[], object]] = {
         name: partial(sampler.sample, tokens, lengths) for name, sampler in samplers.items()
     }
-    runs[PLAIN] = tell
+    runs[PLAIN] = sample_plainly
     clocked = {name: partial(seconds, run, CPU) for name, run in runs.items()}
     times = take_turns(clocked, options.repeats)
     sizes = {ALL: count, ONE: count, PLAIN: few}

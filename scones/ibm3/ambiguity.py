@@ -2,12 +2,12 @@
 
 The same sources are sampled several times at each temperature, and measured:
 
-entropy         of all choices of the story, each given those before it, in bits a target word: how
-                many yes-no questions it takes to tell a translation, with the source word behind
-                every word, from all others. The entropies of n and t are exact; those of d depend
-                on what is vacant, and of NULL's number on how many words there are, so that the
-                samples decide which ones count. By the chain rule the expectation of the sum is the
-                entropy of the story
+entropy         of all choices of the process, each given those before it, in bits per target word:
+                how many yes-no questions it takes to tell a translation, with the source word
+                behind every word, from all others. The entropies of n and t are exact; those of d
+                depend on what is vacant, and of NULL's number on how many words there are, so that
+                the samples decide which ones count. By the chain rule the expectation of the sum is
+                the entropy of the process
 translations    different target words that a source word became in all samples together: the mean
                 over the words of the text that became any
 self-BLEU       BLEU of the second sample with the first as reference: 100 is a language in which
@@ -49,7 +49,7 @@ SAMPLES = 10
 
 @dataclass(frozen=True)
 class Entropy:
-    """Bits a target word, by the kind of choice."""
+    """Bits per target word, by the kind of choice."""
 
     fertilities: float
     words: float
@@ -76,62 +76,49 @@ class Ambiguity:
     counts: Counts
 
     def to_json(self) -> dict[str, Any]:
-        """Give a row of a JSON file."""
         row = asdict(self)
         row["entropy"]["total"] = self.entropy.total
         return row
 
 
+@dataclass(frozen=True)
 class Measure:
-    """Measures a model on sources, as flat arrays of words and lengths, or on texts."""
+    """Measures a model on sources: texts, or flat arrays of words and lengths."""
 
-    def __init__(
-        self,
-        parameters: Parameters,
-        sources: Sequence[str] | FlatSentences,
-        seed: int = 0,
-        samples: int = SAMPLES,
-        max_length: int = MAX_LENGTH,
-        threads: int | None = None,
-    ) -> None:
-        """Take what to measure; two samples are the least that can be compared."""
-        if samples < 2:
-            raise SconesError(f"There must be at least 2 samples to compare, not {samples}.")
-        self._parameters = parameters
-        self._sources = sources
-        self._seed = seed
-        self._samples = samples
-        self._max_length = max_length
-        self._threads = threads
+    parameters: Parameters
+    sources: Sequence[str] | FlatSentences
+    seed: int = 0
+    samples: int = SAMPLES
+    max_length: int = MAX_LENGTH
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.samples < 2:
+            raise SconesError(f"There must be at least 2 samples to compare, not {self.samples}.")
 
     def at(self, temperature: float) -> Ambiguity:
-        """Measure at a temperature."""
-        sampler = Sampler(
-            self._parameters, temperature, self._seed, self._max_length, self._threads
-        )
-        given = (
-            self._sources
-            if isinstance(self._sources, tuple)
-            else sampler.vocabulary.encode(self._sources)
-        )
+        sampler = Sampler(self.parameters, temperature, self.seed, self.max_length, self.threads)
+        words = sampler.vocabulary
+        given = self.sources if isinstance(self.sources, tuple) else words.encode(self.sources)
         tokens, lengths = given[0].astype(np.int32), given[1].astype(np.int64)
-        fates = sampler.vocabulary.fates_of(tokens)
+        policy = words.policy_of(tokens)
         counts = Counts()
         found = []
-        for sample in range(self._samples):
+        for sample in range(self.samples):
             number = sample * len(lengths)
             found.append(sampler.sample(tokens, lengths, number, measured=True))
-            counts.add(fates, found[-1])
+            counts.add(policy, found[-1])
         if not counts.translated:
             raise SconesError(
                 f"None of the {len(lengths):,} sentences to measure could be translated; give "
                 "text of the source language of the model."
             )
+        first, second = (words.decode(one.tokens, one.lengths) for one in found[:2])
         return Ambiguity(
             temperature,
-            _entropy(sampler, tokens, lengths, found),
+            _entropy(sampler, tokens, policy, lengths, found),
             _translations(lengths, found),
-            bleu(sampler.vocabulary.decode(found[1]), [sampler.vocabulary.decode(found[0])]).value,
+            bleu(second, [first]).value,
             _length_ratio(lengths, found),
             _reordering(found),
             counts,
@@ -152,37 +139,41 @@ class Measure:
         return measured
 
 
-def _entropy(sampler: Sampler, tokens: Ids, lengths: Lengths, found: list[Samples]) -> Entropy:
-    fates = sampler.vocabulary.fates_of(tokens)
+def _entropy(
+    sampler: Sampler, tokens: Ids, policy: Ids, lengths: Lengths, found: list[Samples]
+) -> Entropy:
     # A word that was never seen has nothing to choose; it borrows a row, and gives nothing back.
-    seen = fates == SEEN
-    rows = np.where(seen, tokens, 0)
-    of_fertility = np.where(seen, sampler.fertility_entropies[rows], 0.0)
-    of_word = np.where(seen, sampler.word_entropies[rows], 0.0)
+    seen = policy == SEEN
+    borrowed = np.where(seen, tokens, 0)
+    of_fertility = np.where(seen, sampler.fertility_entropies[borrowed], 0.0)
+    of_word = np.where(seen, sampler.word_entropies[borrowed], 0.0)
     longest = max(int(sample.lengths.max()) for sample in found)
     of_number = _binomial_entropies(sampler.p1, longest)
     nats = np.zeros(4)
     words = 0
-    starts = np.cumsum(lengths) - lengths
-    sentence_of = np.repeat(np.arange(len(lengths)), lengths)
+    rows = np.arange(len(lengths))
     for sample in found:
         translated = sample.outcomes == Outcome.TRANSLATED
-        nats[0] += of_fertility[translated[sentence_of]].sum()
-        own = sample.origins > 0
-        source = (np.repeat(starts, sample.lengths) + sample.origins - 1)[own]
+        nats[0] += of_fertility[np.repeat(translated, lengths)].sum()
+        own, source = _aligned(lengths, sample)
         nats[1] += of_word[source].sum()
         nats[1] += np.count_nonzero(~own) * sampler.word_entropies[-1]
-        nats[2] += sample.place_entropies.sum()
-        explained = np.bincount(
-            np.repeat(np.arange(len(lengths)), sample.lengths)[own], minlength=len(lengths)
-        )
+        nats[2] += sample.position_entropies.sum()
+        explained = np.bincount(np.repeat(rows, sample.lengths)[own], minlength=len(rows))
         nats[3] += of_number[explained[translated]].sum()
         words += len(sample.tokens)
     return Entropy(*(nats / np.log(2) / words).tolist())
 
 
+def _aligned(lengths: Lengths, sample: Samples) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+    """Which target words come from a source word, and the index of each one's in all sources."""
+    own = sample.origins > 0
+    starts = np.cumsum(lengths) - lengths
+    return own, np.repeat(starts, sample.lengths)[own] + sample.origins[own] - 1
+
+
 def _binomial_entropies(p1: float, most: int) -> NDArray[np.float64]:
-    """Give the entropy of the binomial distributions of 0, 1, … `most` trials, in nats."""
+    """The entropies of the binomial distributions of 0, 1, … `most` trials, in nats."""
     result = np.zeros(most + 1)
     probs = np.ones(1)
     for trials in range(1, most + 1):
@@ -193,13 +184,12 @@ def _binomial_entropies(p1: float, most: int) -> NDArray[np.float64]:
 
 
 def _translations(lengths: Lengths, found: list[Samples]) -> float:
-    """Give the mean number of different target words of the places that became any."""
-    starts = np.cumsum(lengths) - lengths
+    """The mean number of different target words, of the source words that became any."""
     pairs = []
     for sample in found:
-        own = sample.origins > 0
-        place = (np.repeat(starts, sample.lengths) + sample.origins - 1)[own]
-        pairs.append(np.unique(place.astype(np.int64) << 32 | sample.tokens[own]))
+        own, source = _aligned(lengths, sample)
+        # Both numbers in one of 64 bits: np.unique is many times as fast as with pairs.
+        pairs.append(np.unique(source << 32 | sample.tokens[own]))
     different = np.unique(np.concatenate(pairs))
     return len(different) / len(np.unique(different >> 32))
 

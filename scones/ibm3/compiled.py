@@ -1,15 +1,15 @@
-"""The story of `scones.ibm3.sampling`, compiled by numba.
+"""The generative process of `scones.ibm3.sampling`, compiled by numba.
 
-Every sentence has dice of its own, made from the seed and the sentence's number alone. So its
-translation depends on nothing else: not on threads, chunks or neighbours. The dice are Philox
-4x64-10 (Salmon et al., 2011), a cipher that turns a counter into random bits: no state has to be
-carried on, and no two sentences can ever see the same stretch of numbers.
+Every sentence has an RNG of its own, made from the seed and the sentence's number alone. So its
+translation depends on nothing else: not on threads, chunks or neighbours. The RNG is Philox 4x64-10
+(Salmon et al., 2011), a cipher that turns a counter into random bits: no state has to be carried
+on, and no two sentences can ever see the same stretch of numbers.
 
 n and t are drawn from in one look each, by alias tables (Walker, 1977). d is not: what is vacant
 changes with every word, so its rows are read where they lie, and weighed as they are needed.
 
-What is compiled lets go of Python's lock, so that threads can share the sentences among them, with
-no pool of threads of numba's own, which would not live well with PyTorch's or with forks.
+What is compiled releases the GIL, so that threads can share the sentences among them, without a
+thread pool of numba's own, which would not live well with PyTorch's or with forks.
 """
 
 # What numba compiles has no types that mypy knows.
@@ -45,8 +45,8 @@ class Alias(NamedTuple):
     """(P,) and what it stands for otherwise."""
 
 
-class Places(NamedTuple):
-    """d as in `scones.ibm3.parameters.Distortions`, and 1/γ; infinite: the most probable place."""
+class Positions(NamedTuple):
+    """d as in `scones.ibm3.parameters.Distortions`, and 1/γ; infinite: take the most probable."""
 
     begins: NDArray[np.int64]
     rows: NDArray[np.int32]
@@ -56,34 +56,33 @@ class Places(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """All that the story asks for."""
+    """All that the process draws from."""
 
-    fates: NDArray[np.int32]
+    oov_policy: NDArray[np.int32]
     fertilities: Alias
     translations: Alias
     words: NDArray[np.int32]
-    places: Places
+    positions: Positions
     p1: float
 
 
 def _compiled(function: Callable[..., Any]) -> Any:
-    """Compile, and keep the result on disk where there is a place for it."""
+    """Compile, and cache the result on disk where there is room for it."""
     try:
         return numba.njit(cache=True, nogil=True, error_model="numpy")(function)
     except RuntimeError:  # numba found no folder that it may write to
         return numba.njit(nogil=True, error_model="numpy")(function)
 
 
-# --- Dice: [seed, sentence, blocks so far, numbers left in the block, and the block of four].
+# --- The RNG: [seed, sentence, blocks so far, numbers left in the block, and the block of four].
 
 
 @_compiled
-def new_dice(seed, number):
-    """Make the dice of a sentence."""
-    dice = np.zeros(8, np.uint64)
-    dice[0] = seed
-    dice[1] = number
-    return dice
+def new_rng(seed, number):
+    rng = np.zeros(8, np.uint64)
+    rng[0] = seed
+    rng[1] = number
+    return rng
 
 
 @_compiled
@@ -98,29 +97,29 @@ def _multiply(a, b):
 
 
 @_compiled
-def _roll(dice):
+def _next_block(rng):
     """Encrypt (block, sentence, 0, 0) by the seed in ten rounds: four new numbers."""
     zero = np.uint64(0)
-    x0, x1, x2, x3 = dice[2], dice[1], zero, zero
-    key0, key1 = dice[0], zero
+    x0, x1, x2, x3 = rng[2], rng[1], zero, zero
+    key0, key1 = rng[0], zero
     for _ in range(10):
         high0, low0 = _multiply(np.uint64(0xD2E7470EE14C6C93), x0)
         high1, low1 = _multiply(np.uint64(0xCA5A826395121157), x2)
         x0, x1, x2, x3 = high1 ^ x1 ^ key0, low1, high0 ^ x3 ^ key1, low0
         key0 += np.uint64(0x9E3779B97F4A7C15)
         key1 += np.uint64(0xBB67AE8584CAA73B)
-    dice[2] += np.uint64(1)
-    dice[3] = np.uint64(4)
-    dice[4], dice[5], dice[6], dice[7] = x3, x2, x1, x0
+    rng[2] += np.uint64(1)
+    rng[3] = np.uint64(4)
+    rng[4], rng[5], rng[6], rng[7] = x3, x2, x1, x0
 
 
 @_compiled
-def uniform(dice):
+def uniform(rng):
     """Give the next number of [0, 1)."""
-    if dice[3] == 0:
-        _roll(dice)
-    dice[3] -= np.uint64(1)
-    return np.float64(dice[4 + dice[3]] >> np.uint64(11)) * 2.0**-53
+    if rng[3] == 0:
+        _next_block(rng)
+    rng[3] -= np.uint64(1)
+    return np.float64(rng[4 + rng[3]] >> np.uint64(11)) * 2.0**-53
 
 
 # --- Alias tables.
@@ -201,58 +200,58 @@ def fill_aliases(first, end, begins, probs, exponent, keeps, others, entropies):
 
 
 @_compiled
-def _draw(dice, alias, row):
-    """Draw from a row; gives the place in the flat arrays."""
+def _draw(rng, alias, row):
+    """Draw from a row; gives the index in the flat arrays."""
     begin = alias.begins[row]
     size = alias.begins[row + 1] - begin
-    point = uniform(dice) * size
+    point = uniform(rng) * size
     cell = min(int(point), size - 1)
     return begin + (
         cell if point - cell < alias.keeps[begin + cell] else alias.others[begin + cell]
     )
 
 
-# --- The story.
+# --- The process, in the order of its steps.
 
 
 @_compiled
-def _fertilities(dice, tables, source, fertilities):
+def _fertilities(rng, tables, source, fertilities):
     """Draw the fertilities of all source words; gives their sum."""
     total = 0
     for i in range(len(source)):
         word = source[i]
-        fate = tables.fates[word] if word >= 0 else -2 - word
-        if fate == SEEN:
-            fertilities[i] = _draw(dice, tables.fertilities, word) - tables.fertilities.begins[word]
+        policy = tables.oov_policy[word] if word >= 0 else -2 - word
+        if policy == SEEN:
+            fertilities[i] = _draw(rng, tables.fertilities, word) - tables.fertilities.begins[word]
         else:
-            fertilities[i] = 0 if fate == DROPPED else 1
+            fertilities[i] = 0 if policy == DROPPED else 1
         total += fertilities[i]
     return total
 
 
 @_compiled
-def _binomial(dice, trials, p1):
+def _binomial(rng, trials, p1):
     successes = 0
     if p1 > 0:
         for _ in range(trials):
-            successes += uniform(dice) < p1
+            successes += uniform(rng) < p1
     return successes
 
 
 @_compiled
-def _word(dice, tables, word):
+def _word(rng, tables, word):
     """Draw a translation of a source word, or of NULL."""
-    fate = SEEN
+    policy = SEEN
     if word < 0:
-        fate = -2 - word
-    elif word < len(tables.fates):
-        fate = tables.fates[word]
-    return tables.words[_draw(dice, tables.translations, word)] if fate == SEEN else fate
+        policy = -2 - word
+    elif word < len(tables.oov_policy):
+        policy = tables.oov_policy[word]
+    return tables.words[_draw(rng, tables.translations, word)] if policy == SEEN else policy
 
 
 @_compiled
 def _weigh_row(probs, exponent, target, weights):
-    """Weigh the vacant places by a row of d; gives the sum, or 0 if the row was never seen."""
+    """Weigh the vacant positions by a row of d; gives the sum, or 0 if the row was never seen."""
     known = False
     highest = 0.0
     for j in range(len(probs)):
@@ -276,8 +275,8 @@ def _weigh_row(probs, exponent, target, weights):
 
 
 @_compiled
-def _weigh_diagonal(places, i, source, target, weights):
-    """Weigh the vacant places by their distance from the diagonal; gives the sum."""
+def _weigh_diagonal(positions, i, source, target, weights):
+    """Weigh the vacant positions by their distance from the diagonal; gives the sum."""
     length = len(target)
     centre = (i - 0.5) * length / source + 0.5
     nearest = np.inf
@@ -289,31 +288,31 @@ def _weigh_diagonal(places, i, source, target, weights):
         weights[j] = 0.0
         if target[j] == _VACANT:
             further = abs(j + 1 - centre) - nearest
-            weights[j] = places.spread ** (further * places.exponent) if further > 0 else 1.0
+            weights[j] = positions.spread ** (further * positions.exponent) if further > 0 else 1.0
             total += weights[j]
     return total
 
 
 @_compiled
-def _weigh(places, i, source, target, weights):
-    """Weigh the vacant places of the target for a word from the i-th of the source's."""
+def _weigh(positions, i, source, target, weights):
+    """Weigh the vacant positions of the target for a word from the i-th of the source's."""
     length = len(target)
     for lengths in (source, ANY):
-        if lengths < places.begins.shape[0] and length < places.begins.shape[1]:
-            begin = places.begins[lengths, length]
-            if begin >= 0 and i <= places.rows[lengths, length]:
+        if lengths < positions.begins.shape[0] and length < positions.begins.shape[1]:
+            begin = positions.begins[lengths, length]
+            if begin >= 0 and i <= positions.rows[lengths, length]:
                 begin += (i - 1) * length
-                row = places.probs[begin : begin + length]
-                total = _weigh_row(row, places.exponent, target, weights)
+                row = positions.probs[begin : begin + length]
+                total = _weigh_row(row, positions.exponent, target, weights)
                 if total > 0:
                     return total
-    return _weigh_diagonal(places, i, source, target, weights)
+    return _weigh_diagonal(positions, i, source, target, weights)
 
 
 @_compiled
-def _choose(dice, weights, total, frozen):
-    """Draw a place by weights; the first of the heaviest where frozen."""
-    point = 0.0 if frozen else uniform(dice) * total
+def _choose(rng, weights, total, frozen):
+    """Draw a position by weights; the first of the heaviest where frozen."""
+    point = 0.0 if frozen else uniform(rng) * total
     chosen = 0
     for j in range(len(weights)):
         if weights[j] > 0:
@@ -325,59 +324,59 @@ def _choose(dice, weights, total, frozen):
 
 
 @_compiled
-def _fill(dice, tables, source, fertilities, target, origins, measured):
-    """Put a word at every place of the target; gives the entropy of the places if `measured`."""
+def _fill(rng, tables, source, fertilities, target, origins, measured):
+    """Put a word at every position of the target; gives their entropy if `measured`."""
     target[:] = _VACANT
     weights = np.empty(len(target), np.float64)
-    frozen = tables.places.exponent == np.inf
+    frozen = tables.positions.exponent == np.inf
     entropy = 0.0
     for i in range(len(source)):
         for _ in range(fertilities[i]):
-            total = _weigh(tables.places, i + 1, len(source), target, weights)
-            place = _choose(dice, weights, total, frozen)
+            total = _weigh(tables.positions, i + 1, len(source), target, weights)
+            position = _choose(rng, weights, total, frozen)
             if measured and not frozen:
                 entropy += _entropy(weights, total)
-            target[place] = _word(dice, tables, source[i])
-            origins[place] = i + 1
-    null = len(tables.fates)
-    for place in range(len(target)):
-        if target[place] == _VACANT:
-            target[place] = _word(dice, tables, null)
-            origins[place] = 0
+            target[position] = _word(rng, tables, source[i])
+            origins[position] = i + 1
+    null = len(tables.oov_policy)
+    for position in range(len(target)):
+        if target[position] == _VACANT:
+            target[position] = _word(rng, tables, null)
+            origins[position] = 0
     return entropy
 
 
 @_compiled
-def _tell(dice, tables, source, target, origins, measured):
-    """Tell the story of a sentence; gives the outcome, the length, and the entropy of places."""
+def _sample(rng, tables, source, target, origins, measured):
+    """Sample a sentence; gives the outcome, the length, and the entropy of positions."""
     limit = len(target)
     if len(source) > limit:
         return _SOURCE_TOO_LONG, 0, 0.0
     fertilities = np.empty(len(source), np.int32)
     for _ in range(ATTEMPTS):
-        words = _fertilities(dice, tables, source, fertilities)
-        length = words + _binomial(dice, words, tables.p1)
+        words = _fertilities(rng, tables, source, fertilities)
+        length = words + _binomial(rng, words, tables.p1)
         if length == 0:
             return _EMPTY, 0, 0.0
         if length <= limit:
             entropy = _fill(
-                dice, tables, source, fertilities, target[:length], origins[:length], measured
+                rng, tables, source, fertilities, target[:length], origins[:length], measured
             )
             return _TRANSLATED, length, entropy
     return _TARGET_TOO_LONG, 0, 0.0
 
 
 @_compiled
-def tell_all(
+def sample_rows(
     first, end, tables, seed, number, tokens, begins, targets, origins, lengths, outcomes,
     entropies, measured
 ):  # fmt: skip
     """Translate some rows of a chunk; `number` is that of the sentence in row 0."""
     for row in range(first, end):
-        dice = new_dice(seed, number + np.uint64(row))
+        rng = new_rng(seed, number + np.uint64(row))
         source = tokens[begins[row] : begins[row + 1]]
-        outcomes[row], lengths[row], entropies[row] = _tell(
-            dice, tables, source, targets[row], origins[row], measured
+        outcomes[row], lengths[row], entropies[row] = _sample(
+            rng, tables, source, targets[row], origins[row], measured
         )
 
 

@@ -2,7 +2,7 @@
 
 The estimation is sil-thot's, in C++ on all cores (OMP_NUM_THREADS says otherwise). Here is what
 goes in, what comes out, and whether it went well: after every iteration the log-probability of the
-best alignment, a word of the target, of a sample of the pairs. It should rise within a model; from
+best alignment, per target word, of a sample of the pairs. It should rise within a model; from
 one model to the next it cannot be compared.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
@@ -33,97 +33,86 @@ from scones.text import reading
 from scones.text.store import TokenStore
 from scones.text.subwords import Subwords
 
-# Where pairs of sentences come from: a store, or two text files.
+SAMPLED_PAIRS = 2000
+# The probability of a longer sentence may be less than the smallest number that sil-thot can hold.
+SAMPLED_LENGTH = 50
 
-_AT_ONCE = 10_000
+# sil-thot's own numbers of words: 1 and 2 belong to no word.
+NULL = 0
+FIRST_WORD = 3
+
+# Of the millions of pairs of words that occur together, almost all are as good as impossible.
+_NOTHING = 1e-9
+_RECORDS_AT_ONCE = 1 << 22
+_LINES_AT_ONCE = 10_000
 
 Pair = tuple[Sequence[int] | NDArray[Any], Sequence[int] | NDArray[Any]]
+Progress = Callable[[str, int, int], None]
+"""Told the stage, what is done of it (iterations or pairs), and of how many (0: unknown)."""
 
 
-@dataclass(frozen=True)
 class StorePairs:
-    """The training pairs of a store, or some of them from all over it."""
+    """The training pairs of a store, or `limit` of them from all over it."""
 
-    store: TokenStore
-    limit: int | None = None
-
-    @property
-    def source_words(self) -> list[str]:
-        """The pieces."""
-        return self.subwords.pieces(range(len(self.subwords)))
-
-    target_words = source_words
-
-    @property
-    def subwords(self) -> Subwords:
-        """The model whose pieces are the words."""
-        return self.store.subwords
+    def __init__(self, store: TokenStore, limit: int | None = None) -> None:
+        self.subwords = store.subwords
+        self.source_words = self.target_words = _pieces(store.subwords)
+        self._pairs = store.split("train")
+        self._limit = limit
 
     def __iter__(self) -> Iterator[Pair]:
-        pairs = self.store.split("train")
-        for index in range(len(pairs)):
-            if _is_chosen(index, len(pairs), self.limit):
-                yield pairs.source(index), pairs.target(index)
+        for index in range(len(self._pairs)):
+            if _is_chosen(index, len(self._pairs), self._limit):
+                yield self._pairs.source(index), self._pairs.target(index)
 
 
-@dataclass
 class FilePairs:
-    """The lines of two files, split by a subword model or else at spaces."""
+    """The lines of two files, or `limit` of them, split by a subword model or else at spaces."""
 
-    source: Path
-    target: Path
-    subwords: Subwords | None = None
-    limit: int | None = None
-    dos: bool = False
-    _words: tuple[dict[str, int], dict[str, int]] = field(default_factory=lambda: ({}, {}))
-    _lines: int = 0
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        source: Path,
+        target: Path,
+        subwords: Subwords | None = None,
+        limit: int | None = None,
+        dos: bool = False,
+    ) -> None:
         """Read the files once, for their words and their number of lines."""
+        self.subwords = subwords
+        self._paths = (source, target)
+        self._limit = limit
+        self._dos = dos
+        self._lines = 0
+        self._numbers: tuple[dict[str, int], dict[str, int]] = ({}, {})
         for texts in self._texts():
             self._lines += 1
-            if not self.subwords:
-                for words, text in zip(self._words, texts, strict=True):
+            if not subwords:
+                for numbers, text in zip(self._numbers, texts, strict=True):
                     for word in text.split():
-                        words.setdefault(word, len(words))
-
-    @property
-    def source_words(self) -> list[str]:
-        """The pieces, or all words of the source file as they come."""
-        return self._all_words(0)
-
-    @property
-    def target_words(self) -> list[str]:
-        """The pieces, or all words of the target file as they come."""
-        return self._all_words(1)
-
-    def _all_words(self, side: int) -> list[str]:
-        if self.subwords:
-            return self.subwords.pieces(range(len(self.subwords)))
-        return list(self._words[side])
+                        numbers.setdefault(word, len(numbers))
+        self.source_words, self.target_words = (
+            _pieces(subwords) if subwords else list(numbers) for numbers in self._numbers
+        )
 
     def __iter__(self) -> Iterator[Pair]:
         chosen = (
             texts
             for number, texts in enumerate(self._texts())
-            if _is_chosen(number, self._lines, self.limit)
+            if _is_chosen(number, self._lines, self._limit)
         )
-        while some := list(islice(chosen, _AT_ONCE)):
-            yield from zip(
-                *(self._encode(side, texts) for side, texts in enumerate(zip(*some, strict=True))),
-                strict=True,
-            )
+        while some := list(islice(chosen, _LINES_AT_ONCE)):
+            sources, targets = zip(*some, strict=True)
+            yield from zip(self._encode(0, sources), self._encode(1, targets), strict=True)
 
     def _encode(self, side: int, texts: Sequence[str]) -> list[list[int]]:
         if self.subwords:
             return self.subwords.encode(texts)
-        words = self._words[side]
-        return [[words[word] for word in text.split()] for text in texts]
+        numbers = self._numbers[side]
+        return [[numbers[word] for word in text.split()] for text in texts]
 
     def _texts(self) -> Iterator[tuple[str, str]]:
-        lines = reading.pairs(self.source, self.target, dos=self.dos)
-        for number, pair in enumerate(lines, start=1):
-            for path, line in zip((self.source, self.target), pair, strict=True):
+        for number, pair in enumerate(reading.pairs(*self._paths, dos=self._dos), start=1):
+            for path, line in zip(self._paths, pair, strict=True):
                 if fault := reading.bad_byte(line):
                     raise SconesError(
                         f"{path}, line {number:,} is not UTF-8 text ({fault}); clean the text "
@@ -132,83 +121,15 @@ class FilePairs:
             yield pair[0].decode(), pair[1].decode()
 
 
+def _pieces(subwords: Subwords) -> list[str]:
+    return subwords.pieces(range(len(subwords)))
+
+
 def _is_chosen(index: int, total: int, limit: int | None) -> bool:
-    """Say whether this is one of `limit` places that are spread evenly over `total`."""
+    """Whether this is one of `limit` indices that are spread evenly over `total`."""
     if limit is None or limit >= total:
         return True
     return (index + 1) * limit // total > index * limit // total
-
-
-# What sil-thot estimated: its saved tables, read into ours.
-#
-# sil-thot numbers words itself, from 3 on: 0 is NULL, 1 and 2 belong to no word. Its files hold
-# records without a header, little-endian, of logarithms of expected counts: that of an entry, and
-# that of all entries with the same condition, so that their difference is a log-probability.
-#
-# What its functions of single probabilities add on top, a floor of 1e-7 and guesses for words that
-# it has never seen, is not taken over: it would be noise, which a high temperature makes loud.
-
-NULL = 0
-FIRST_WORD = 3
-
-_COUNTS = [("entry", "<f4"), ("all", "<f4")]
-_TRANSLATION = np.dtype([("source", "<u4"), ("target", "<u4"), *_COUNTS])
-_FERTILITY = np.dtype([("source", "<u4"), ("fertility", "<u4"), *_COUNTS])
-_DISTORTION = np.dtype([("place", "<u4", 4), *_COUNTS])  # i, l (0 for any), m, j
-
-# Of the millions of pairs of words that occur together, almost all are as good as impossible.
-_NOTHING = 1e-9
-_RECORDS_AT_ONCE = 1 << 22
-
-Records = NDArray[Any]
-
-
-def import_thot() -> Any:
-    """Give sil-thot's module of alignment models."""
-    try:
-        from thot import alignment
-    except ImportError:
-        raise SconesError("Fitting IBM Model 3 needs sil-thot; install scones[ibm3].") from None
-    return alignment
-
-
-class Tables:
-    """The entries of all tables of a model of sil-thot, by sil-thot's numbers of words."""
-
-    def __init__(self, model: Any) -> None:
-        """Let a fitted `Ibm3AlignmentModel` save itself, and read that."""
-        with TemporaryDirectory(prefix="scones-ibm3-") as folder:
-            prefix = Path(folder) / "model"
-            if not model.print(str(prefix)):
-                raise SconesError(
-                    f"sil-thot could not save its tables in {folder}; make room there, or name "
-                    "another folder with the environment variable TMPDIR."
-                )
-            self.translations, self.translation_probs = _read(prefix, "ibm_lexnd", _TRANSLATION)
-            self.fertilities, self.fertility_probs = _read(prefix, "fertnd", _FERTILITY)
-            distortions, self.distortion_probs = _read(prefix, "distnd", _DISTORTION)
-            self.distortions: NDArray[np.uint32] = distortions["place"]
-            self.p1 = float(prefix.with_suffix(".p1").read_text())
-
-
-def _read(prefix: Path, ending: str, kind: np.dtype[Any]) -> tuple[Records, NDArray[np.float64]]:
-    """Read the records that have a probability at all, a part of the file at a time."""
-    records, probs = [np.zeros(0, kind)], [np.zeros(0)]
-    with prefix.with_suffix(f".{ending}").open("rb") as file:
-        while len(part := np.fromfile(file, kind, _RECORDS_AT_ONCE)):
-            prob = np.exp(part["entry"].astype(np.float64) - part["all"])
-            kept = prob > _NOTHING
-            records.append(part[kept])
-            probs.append(prob[kept])
-    return np.concatenate(records), np.concatenate(probs)
-
-
-SAMPLED_PAIRS = 2000
-# The probability of a longer sentence may be less than the smallest number that sil-thot can hold.
-SAMPLED_LENGTH = 50
-
-Progress = Callable[[str, int, int], None]
-"""Told the stage, what is done of it (iterations or pairs), and of how many (0: unknown)."""
 
 
 def fit(
@@ -233,6 +154,14 @@ def fit(
     report.peak_memory = _peak_memory()
     parameters.facts.update(report.to_json())
     return parameters, report
+
+
+def import_thot() -> Any:
+    try:
+        from thot import alignment
+    except ImportError:
+        raise SconesError("Fitting IBM Model 3 needs sil-thot; install scones[ibm3].") from None
+    return alignment
 
 
 class TrainingPairs:
@@ -279,13 +208,13 @@ class TrainingPairs:
             self.model.add_sentence_pair([names[i] for i in source], [names[j] for j in target])
 
     def _sample(self) -> list[tuple[list[str], list[str]]]:
-        """Take pairs from all over the corpus, the long ones aside."""
+        """Pairs from all over the corpus, the long ones aside."""
         step = max(1, self.pairs // SAMPLED_PAIRS)
         some = (self.model.get_sentence_pair(number) for number in range(0, self.pairs, step))
         return [(x, y) for x, y, _ in some if max(len(x), len(y)) <= SAMPLED_LENGTH]
 
     def log_prob(self, model: Any) -> float | None:
-        """Measure the best alignments of the sample as the model is now, a target word."""
+        """Log-probability of the best alignments of the sample, per target word."""
         if not self.sample:
             return None
         sources, targets = zip(*self.sample, strict=True)
@@ -335,6 +264,54 @@ def _train(
     corpus.stages.append(stage)
 
 
+_COUNTS = [("entry", "<f4"), ("all", "<f4")]
+_TRANSLATION = np.dtype([("source", "<u4"), ("target", "<u4"), *_COUNTS])
+_FERTILITY = np.dtype([("source", "<u4"), ("fertility", "<u4"), *_COUNTS])
+_DISTORTION = np.dtype([("position", "<u4", 4), *_COUNTS])  # i, l (0 for any), m, j
+
+Records = NDArray[Any]
+
+
+class Tables:
+    """The entries of all tables of a model of sil-thot, by sil-thot's numbers of words.
+
+    They are read from its saved files: records without a header, little-endian, of logarithms of
+    expected counts: that of an entry, and that of all entries with the same condition, so that
+    their difference is a log-probability.
+
+    What sil-thot's functions of single probabilities add on top, a floor of 1e-7 and guesses for
+    words that it has never seen, is not taken over: it would be noise, which a high temperature
+    makes loud.
+    """
+
+    def __init__(self, model: Any) -> None:
+        """Let a fitted `Ibm3AlignmentModel` save itself, and read that."""
+        with TemporaryDirectory(prefix="scones-ibm3-") as folder:
+            prefix = Path(folder) / "model"
+            if not model.print(str(prefix)):
+                raise SconesError(
+                    f"sil-thot could not save its tables in {folder}; make room there, or name "
+                    "another folder with the environment variable TMPDIR."
+                )
+            self.translations, self.translation_probs = _read(prefix, "ibm_lexnd", _TRANSLATION)
+            self.fertilities, self.fertility_probs = _read(prefix, "fertnd", _FERTILITY)
+            distortions, self.distortion_probs = _read(prefix, "distnd", _DISTORTION)
+            self.distortions: NDArray[np.uint32] = distortions["position"]
+            self.p1 = float(prefix.with_suffix(".p1").read_text())
+
+
+def _read(prefix: Path, ending: str, kind: np.dtype[Any]) -> tuple[Records, NDArray[np.float64]]:
+    """Read the records that have a probability at all, a part of the file at a time."""
+    records, probs = [np.zeros(0, kind)], [np.zeros(0)]
+    with prefix.with_suffix(f".{ending}").open("rb") as file:
+        while len(part := np.fromfile(file, kind, _RECORDS_AT_ONCE)):
+            prob = np.exp(part["entry"].astype(np.float64) - part["all"])
+            kept = prob > _NOTHING
+            records.append(part[kept])
+            probs.append(prob[kept])
+    return np.concatenate(records), np.concatenate(probs)
+
+
 def _parameters(
     model: Any,
     source_words: Sequence[str],
@@ -354,17 +331,18 @@ def _parameters(
         targets[tables.translations["target"]],
         tables.translation_probs,
         rows + 1,
-        options.cut,
+        options,
     )
     fertilities, lost_n = pack_fertilities(
         sources[tables.fertilities["source"]],
         tables.fertilities["fertility"],
         tables.fertility_probs,
         rows,
-        options.cut,
+        options,
     )
     real = tables.distortions[:, 0] > 0  # sil-thot keeps a row of NULL, and never asks it
     distortions = pack_distortions(tables.distortions[real], tables.distortion_probs[real])
+    # By how often words occur: pruning a rare word's row matters little.
     weights = report.source_counts / report.source_counts.sum()
     report.lost = {
         "t": float(lost_t[:rows] @ weights),
@@ -390,7 +368,7 @@ def _parameters(
 
 
 def _our_numbers(word: Callable[[int], str], size: int) -> NDArray[np.int64]:
-    """By sil-thot's number of a word, ours; it was given ours as the word itself."""
+    """Our number of each word by sil-thot's, which was given ours as the word itself."""
     numbers = np.full(size, -1, np.int64)
     numbers[FIRST_WORD:] = [int(word(number)) for number in range(FIRST_WORD, size)]
     return numbers

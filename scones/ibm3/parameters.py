@@ -2,13 +2,13 @@
 
 The model tells how a target sentence y comes from a source sentence x of l words, and its tables
 are all conditioned on the source: t(y | x), how often a word x becomes the word y; n(φ | x), into
-how many words it becomes; d(j | i, l, m), at which of m places a word from the i-th goes; p1,
+how many words it becomes; d(j | i, l, m), at which of m positions a word from the i-th goes; p1,
 how likely it is that behind a word comes another that nothing in the source accounts for, and
-which is said to come from NULL. Places count from 1.
+which is said to come from NULL. Positions count from 1.
 
 A folder of parameters:
 
-    ibm3.json                            p1, the spread of places, sizes, what it was fitted to
+    ibm3.json                            p1, the spread of positions, sizes, what it was fitted to
     source.txt, target.txt               the words, one a line, by their numbers
     subwords.model                       where words are pieces of a SentencePiece model
     translations.{begins,words,probs}    t: sources one after another, NULL as the last
@@ -32,84 +32,72 @@ from numpy.typing import NDArray
 
 from scones.errors import SconesError
 from scones.files import new_folder, read_json, write_file, write_json
-from scones.options import option
+from scones.options import option, out_of_bounds
 from scones.text.subwords import Subwords
-
-# How IBM Model 3 is fitted and pruned: what the flags of `scones ibm3 fit` say.
-
-LONGEST = 200
-"""sil-thot leaves longer sentences out of HMM and IBM 3 without a word."""
-
-
-@dataclass(frozen=True)
-class Cut:
-    """Which entries of a row are kept."""
-
-    threshold: float = 1e-4
-    """Those of at least this probability,"""
-    best: int = 200
-    """and of these no more than so many, the most probable."""
-
-    def __post_init__(self) -> None:
-        """Refuse numbers that make no sense."""
-        if not 0 <= self.threshold < 1:
-            raise SconesError(f"threshold is {self.threshold}; it must be from 0 to below 1.")
-        if self.best < 1:
-            raise SconesError(f"best is {self.best}; it must be at least 1.")
-
-
-@dataclass(frozen=True)
-class FitOptions:
-    """How to fit."""
-
-    ibm1: int = option(5, "iterations of IBM 1", group="Estimation")
-    hmm: int = option(5, "iterations of the HMM that follows")
-    ibm2: int = option(0, "iterations of IBM 2, in place of the HMM; needs --hmm 0")
-    ibm3: int = option(5, "iterations of IBM 3")
-    max_length: int = option(100, f"leave out pairs with more words on a side, {LONGEST} at most")
-    distortions: Literal["target", "both"] = option(
-        "target", "the lengths that places depend on; both needs much more text"
-    )
-    fertility_smoothing: float = option(
-        1.0, "occurrences of a mean word that are added to those of each, for its fertility"
-    )
-    threshold: float = option(1e-4, "least probability of t and n that is kept", group="Pruning")
-    best: int = option(200, "translations of a word that are kept at most")
-
-    def __post_init__(self) -> None:
-        """Refuse numbers that make no sense."""
-        for name in ("ibm1", "ibm3", "max_length"):
-            if getattr(self, name) < 1:
-                raise SconesError(f"{name} is {getattr(self, name)}; it must be at least 1.")
-        if min(self.hmm, self.ibm2) < 0 or (self.hmm > 0) == (self.ibm2 > 0):
-            raise SconesError(
-                f"hmm is {self.hmm} and ibm2 is {self.ibm2}; one of them must be 0 and the other "
-                "at least 1."
-            )
-        if self.max_length > LONGEST:
-            raise SconesError(
-                f"max_length is {self.max_length}; sil-thot takes sentences of {LONGEST} words at "
-                "most."
-            )
-        if self.distortions not in ("target", "both"):
-            raise SconesError(f"distortions is {self.distortions!r}; it must be target or both.")
-        if not 0 <= self.fertility_smoothing < math.inf:
-            raise SconesError(
-                f"fertility_smoothing is {self.fertility_smoothing}; it must be 0 or more."
-            )
-        _ = self.cut  # which checks its own numbers
-
-    @property
-    def cut(self) -> Cut:
-        """Which entries of t and n are kept."""
-        return Cut(self.threshold, self.best)
-
 
 FORMAT = 1
 ANY = 0
 """The source length of a table that holds for all source lengths."""
 
+LONGEST = 200
+"""sil-thot silently leaves longer sentences out of HMM and IBM 3."""
+
+Numbers = NDArray[Any]
 Probs = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How the rows of t and n are pruned."""
+
+    threshold: float = option(
+        1e-4, "least probability of t and n that is kept", group="Pruning", least=0, below=1
+    )
+    best: int = option(200, "translations of a word that are kept at most", least=1)
+
+    def __post_init__(self) -> None:
+        if problems := self.problems():
+            raise SconesError(f"{'; '.join(problems)}.")
+
+    def problems(self) -> list[str]:
+        """What makes no sense, a clause each."""
+        return out_of_bounds(self)
+
+
+@dataclass(frozen=True)
+class FitOptions(Cut):
+    """How to fit, and what to prune of the result: the flags of `scones ibm3 fit`."""
+
+    ibm1: int = option(5, "iterations of IBM 1", group="Estimation", least=1)
+    hmm: int = option(5, "iterations of the HMM that follows", least=0)
+    ibm2: int = option(0, "iterations of IBM 2, in place of the HMM; needs --hmm 0", least=0)
+    ibm3: int = option(5, "iterations of IBM 3", least=1)
+    max_length: int = option(
+        100,
+        f"leave out pairs with more words on a side, {LONGEST} at most",
+        least=1,
+        most=LONGEST,
+    )
+    distortions: Literal["target", "both"] = option(
+        "target", "the lengths that places depend on; both needs much more text"
+    )
+    fertility_smoothing: float = option(
+        1.0,
+        "occurrences of a mean word that are added to those of each, for its fertility",
+        least=0,
+        below=math.inf,
+    )
+
+    def problems(self) -> list[str]:
+        problems = super().problems()
+        if (self.hmm > 0) == (self.ibm2 > 0):
+            problems.append(
+                f"hmm is {self.hmm} and ibm2 is {self.ibm2}; one of them must be 0 and the other "
+                "at least 1"
+            )
+        if self.distortions not in ("target", "both"):
+            problems.append(f"distortions must be target or both, not {self.distortions!r}")
+        return problems
 
 
 @dataclass(frozen=True)
@@ -124,14 +112,19 @@ class Translations:
     """(P,)"""
 
     def of(self, word: int) -> tuple[NDArray[np.int32], Probs]:
-        """Give the translations of a source word and their probabilities; none if never seen."""
+        """The translations of a source word and their probabilities; none if never seen."""
         there = slice(int(self.begins[word]), int(self.begins[word + 1]))
         return self.words[there], self.probs[there]
 
 
 @dataclass(frozen=True)
 class Distortions:
-    """d(j | i, l, m): for a pair of lengths, a block with a row of m places for every i."""
+    """d(j | i, l, m): for a pair of lengths, a block with a row of m positions for every i.
+
+    A word takes the row of exactly its lengths, or else of its target length and any source
+    length, or else one that falls off from the diagonal on both sides. A row of zeros was never
+    seen.
+    """
 
     begins: NDArray[np.int64]
     """(L + 1, M + 1) where the block of (l, m) begins in probs, or -1; l = `ANY`: of every l."""
@@ -139,26 +132,7 @@ class Distortions:
     """(L + 1, M + 1) how many i the block has."""
     probs: Probs
     spread: float
-    """Where no row is known, how much less probable a place is for each step from the diagonal."""
-
-    def of(self, i: int, source: int, target: int) -> NDArray[np.float64]:
-        """Give the probabilities of all places of a word that comes from the i-th, by lengths.
-
-        The row of exactly these lengths, or else of this target and any source length, or else one
-        that falls off from the diagonal on both sides. A row of zeros was never seen.
-        """
-        for length in (source, ANY):
-            if length < len(self.begins) and target < self.begins.shape[1]:
-                begin = int(self.begins[length, target])
-                if begin >= 0 and i <= self.rows[length, target]:
-                    row = self.probs[begin + (i - 1) * target : begin + i * target].astype(
-                        np.float64
-                    )
-                    if (total := row.sum()) > 0:
-                        return row / total
-        centre = (i - 0.5) * target / source + 0.5
-        row = self.spread ** np.abs(np.arange(1, target + 1) - centre)
-        return row / row.sum()
+    """How much less probable a position is for each step from the diagonal, without a row."""
 
 
 @dataclass(frozen=True)
@@ -183,12 +157,12 @@ class Parameters:
         return len(self.source_words)
 
     def __post_init__(self) -> None:
-        """Refuse tables that do not fit each other."""
+        # A folder whose files are whole but of different models gets here too.
         sources, pairs = len(self.source_words), len(self.translations.words)
         begins = self.translations.begins
         blocks = self.distortions
-        places = blocks.rows.astype(np.int64) * np.arange(blocks.rows.shape[1])
-        ends = np.where(blocks.begins >= 0, blocks.begins + places, 0)
+        sizes = blocks.rows.astype(np.int64) * np.arange(blocks.rows.shape[1])
+        ends = np.where(blocks.begins >= 0, blocks.begins + sizes, 0)
         for wrong, problem in (
             (len(begins) != sources + 2, "t has another number of source words"),
             (len(self.translations.probs) != pairs, "t has not as many probabilities as words"),
@@ -215,35 +189,32 @@ class Parameters:
 
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
         """Write a folder, in one step."""
+        t, d = self.translations, self.distortions
+        arrays: dict[str, NDArray[Any]] = {
+            "translations.begins": t.begins,
+            "translations.words": t.words,
+            "translations.probs": t.probs,
+            "fertilities.probs": self.fertilities,
+            "distortions.begins": d.begins,
+            "distortions.rows": d.rows,
+            "distortions.probs": d.probs,
+        }
+        facts = {
+            "format": FORMAT,
+            "p1": self.p1,
+            "spread": d.spread,
+            "source_words": len(self.source_words),
+            "target_words": len(self.target_words),
+            "facts": self.facts,
+        }
         with new_folder(folder, overwrite=overwrite) as new:
-            for name, array in self._arrays().items():
+            for name, array in arrays.items():
                 np.save(new / f"{name}.npy", array, allow_pickle=False)
             for name, words in (("source", self.source_words), ("target", self.target_words)):
                 write_file(new / f"{name}.txt", "".join(f"{word}\n" for word in words))
             if self.subwords:
                 self.subwords.save(new / "subwords.model")
-            write_json(
-                new / "ibm3.json",
-                {
-                    "format": FORMAT,
-                    "p1": self.p1,
-                    "spread": self.distortions.spread,
-                    "source_words": len(self.source_words),
-                    "target_words": len(self.target_words),
-                    "facts": self.facts,
-                },
-            )
-
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        return {
-            "translations.begins": self.translations.begins,
-            "translations.words": self.translations.words,
-            "translations.probs": self.translations.probs,
-            "fertilities.probs": self.fertilities,
-            "distortions.begins": self.distortions.begins,
-            "distortions.rows": self.distortions.rows,
-            "distortions.probs": self.distortions.probs,
-        }
+            write_json(new / "ibm3.json", facts)
 
     @classmethod
     def load(cls, folder: Path) -> Parameters:
@@ -261,20 +232,20 @@ class Parameters:
                     f"{folder} is an IBM Model 3 of format {facts['format']}, and this version of "
                     f"scones reads format {FORMAT}; make it again."
                 )
-            translations = Translations(
-                *(_array(folder, f"translations.{name}") for name in ("begins", "words", "probs"))
+            arrays = (
+                _array(folder, f"translations.{part}") for part in ("begins", "words", "probs")
             )
-            begins, rows, probs = (
-                _array(folder, f"distortions.{name}") for name in ("begins", "rows", "probs")
-            )
-            distortions = Distortions(begins, rows, probs, facts["spread"])
+            t = Translations(*arrays)
+            t = (_array(folder, f"translations.{part}") for part in ("begins", "words", "probs"))
+            d = (_array(folder, f"distortions.{part}") for part in ("begins", "rows", "probs"))
+            begins, rows, probs = d
             subwords = folder / "subwords.model"
             return cls(
                 _words(folder / "source.txt", facts["source_words"]),
                 _words(folder / "target.txt", facts["target_words"]),
-                translations,
+                Translations(*t),
                 _array(folder, "fertilities.probs"),
-                distortions,
+                Distortions(begins, rows, probs, facts["spread"]),
                 facts["p1"],
                 Subwords.load(subwords) if subwords.exists() else None,
                 facts["facts"],
@@ -308,12 +279,9 @@ def _damaged(path: Path, reason: str) -> SconesError:
     return SconesError(f"{path} is damaged: {reason}; make the model again.")
 
 
-# Tables of IBM Model 3 from their single entries: pruned, renormalised, packed.
-#
-# An estimator leaves long lists of entries, most of them of next to no probability. Here they
-# become the arrays of `scones.ibm3.parameters`, and what was cut off is counted.
-
-Numbers = NDArray[Any]
+# Estimators leave long lists of single entries, most of them of next to no probability. The
+# functions below prune them, renormalise what is left and lay it out in the arrays above; they also
+# say what share of each row was cut off.
 
 
 def pack_translations(
@@ -369,15 +337,15 @@ def pack_distortions(entries: Numbers, probs: Numbers) -> Distortions:
     sizes = rows.astype(np.int64) * np.arange(lengths[1])
     begins = np.where(sizes > 0, (np.cumsum(sizes) - sizes.ravel()).reshape(lengths), -1)
     packed = np.zeros(int(sizes.sum()), np.float64)
-    places = begins[source, target] + (i - 1) * target
-    packed[places + j - 1] = probs[kept]
-    sums = np.bincount(places, probs[kept], len(packed) + 1)
-    packed[places + j - 1] /= sums[places]
-    return Distortions(begins, rows, packed.astype(np.float32), _spread(places, j, packed))
+    row = begins[source, target] + (i - 1) * target
+    packed[row + j - 1] = probs[kept]
+    sums = np.bincount(row, probs[kept], len(packed) + 1)
+    packed[row + j - 1] /= sums[row]
+    return Distortions(begins, rows, packed.astype(np.float32), _spread(row, j, packed))
 
 
 def _spread(row: Numbers, j: Numbers, packed: Numbers) -> float:
-    """How much less probable a place is for each step from where a word is expected.
+    """How much less probable a position is for each step from where a word is expected.
 
     Steps that get less probable by a factor q, on both sides, are 2q / (1 - q²) long on average;
     that of all rows of the table is looked up, and this solved for q.

@@ -10,6 +10,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from generative import position_probs
 
 from scones.ibm3.parameters import ANY, Distortions, Parameters, Translations
 
@@ -132,7 +133,9 @@ class Exact:
         length = len(vacant)
         if self.swap_places:
             i = source + 1 - i
-        row = self.temper_d(self.parameters.distortions.of(i, source, length), self.temperature)
+        row = self.temper_d(
+            position_probs(self.parameters.distortions, i, source, length), self.temperature
+        )
         left = [prob * free for prob, free in zip(row, vacant, strict=True)]
         if self.uniform_after_collision:
             lost = 1 - sum(left)

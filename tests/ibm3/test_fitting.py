@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from generative import position_probs
 
 from scones.errors import SconesError
 from scones.ibm3.fitting import FIRST_WORD, NULL, FilePairs, StorePairs, Tables, fit
@@ -114,9 +115,9 @@ def test_places_follow_the_source(planted: tuple[Parameters, FitReport]) -> None
     """The first source word stands at the front of the target, the last one at its end."""
     parameters, _ = planted
     distortions = parameters.distortions
-    assert distortions.of(1, 6, 6).argmax() == 0
-    assert distortions.of(6, 6, 6).argmax() == 5
-    assert distortions.of(1, 6, 6)[0] > 0.5
+    assert position_probs(distortions, 1, 6, 6).argmax() == 0
+    assert position_probs(distortions, 6, 6, 6).argmax() == 5
+    assert position_probs(distortions, 1, 6, 6)[0] > 0.5
     assert 0.05 <= distortions.spread <= 0.6
 
 
@@ -147,7 +148,7 @@ def test_tables_are_those_of_sil_thot(distortions: str, middle: str) -> None:
     ):
         length = source or 7  # any does: it is not asked for
         assert model.distortion_prob(i, length, target, j) == pytest.approx(prob, abs=1e-5)
-        assert packed.of(i, length, target)[j - 1] == pytest.approx(prob, abs=1e-5)
+        assert position_probs(packed, i, length, target)[j - 1] == pytest.approx(prob, abs=1e-5)
 
 
 def test_probability_of_an_alignment_from_the_tables() -> None:
@@ -276,16 +277,17 @@ def test_no_pairs_at_all() -> None:
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"ibm3": 0}, "ibm3 is 0; it must be at least 1."),
-        ({"ibm1": -1}, "ibm1 is -1; it must be at least 1."),
+        ({"ibm3": 0}, "ibm3 must be at least 1, not 0."),
+        ({"ibm1": -1}, "ibm1 must be at least 1, not -1."),
         ({"ibm2": 5}, "hmm is 5 and ibm2 is 5; one of them must be 0 and the other at least 1."),
         ({"hmm": 0}, "hmm is 0 and ibm2 is 0; one of them must be 0 and the other at least 1."),
-        ({"max_length": 300}, "max_length is 300; sil-thot takes sentences of 200 words at most."),
-        ({"distortions": "all"}, "distortions is 'all'; it must be target or both."),
-        ({"threshold": 1.0}, "threshold is 1.0; it must be from 0 to below 1."),
-        ({"fertility_smoothing": -1.0}, "fertility_smoothing is -1.0; it must be 0 or more."),
+        ({"max_length": 300, "best": 0},
+         "best must be at least 1, not 0; max_length must be at most 200, not 300."),
+        ({"distortions": "all"}, "distortions must be target or both, not 'all'."),
+        ({"threshold": 1.0}, "threshold must be in [0, 1), not 1.0."),
+        ({"fertility_smoothing": -1.0}, "fertility_smoothing must be in [0, inf), not -1.0."),
     ],
-)
+)  # fmt: skip
 def test_options_that_make_no_sense(wrong: dict[str, Any], sentence: str) -> None:
     with pytest.raises(SconesError) as problem:
         FitOptions(**wrong)
@@ -349,10 +351,10 @@ class TestPacking:
     def test_distortions_by_both_lengths(self) -> None:
         entries = np.array([[1, 2, 3, 1], [1, 2, 3, 3], [2, 2, 3, 2], [1, 4, 2, 2]])
         table = pack_distortions(entries, np.array([0.6, 0.2, 0.5, 1.0]))
-        assert table.of(1, 2, 3) == pytest.approx([0.75, 0, 0.25])
-        assert table.of(2, 2, 3) == pytest.approx([0, 1, 0])
-        assert table.of(1, 4, 2) == pytest.approx([0, 1])
-        centred = table.of(2, 3, 3)  # lengths never seen
+        assert position_probs(table, 1, 2, 3) == pytest.approx([0.75, 0, 0.25])
+        assert position_probs(table, 2, 2, 3) == pytest.approx([0, 1, 0])
+        assert position_probs(table, 1, 4, 2) == pytest.approx([0, 1])
+        centred = position_probs(table, 2, 3, 3)  # lengths never seen
         assert centred.argmax() == 1
         assert centred[0] == pytest.approx(centred[2])
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from generative import position_probs
 
 from scones.errors import SconesError
 from scones.ibm3.giza import Vocabulary, import_tables
@@ -58,17 +59,17 @@ def test_places_of_any_source_length(folder: Path) -> None:
     distortions = read(folder).distortions
     assert distortions.begins.shape[0] == ANY + 1
     for length in (2, 5, 100):
-        assert distortions.of(1, length, 3) == pytest.approx([0, 0, 1])
-        assert distortions.of(2, length, 3) == pytest.approx([0.8, 0.2, 0])
-    assert distortions.of(1, 7, 1).tolist() == [1.0]
+        assert position_probs(distortions, 1, length, 3) == pytest.approx([0, 0, 1])
+        assert position_probs(distortions, 2, length, 3) == pytest.approx([0.8, 0.2, 0])
+    assert position_probs(distortions, 1, 7, 1).tolist() == [1.0]
 
 
 def test_places_by_both_lengths(folder: Path) -> None:
     (folder / "run.d3.final").write_text("2 1 1 2 1\n1 1 2 2 0.7\n2 1 2 2 0.3\n1 2 2 2 1\n")
     distortions = read(folder).distortions
-    assert distortions.of(1, 1, 2).tolist() == [0.0, 1.0]
-    assert distortions.of(1, 2, 2) == pytest.approx([0.7, 0.3])
-    assert distortions.of(2, 2, 2).tolist() == [1.0, 0.0]
+    assert position_probs(distortions, 1, 1, 2).tolist() == [0.0, 1.0]
+    assert position_probs(distortions, 1, 2, 2) == pytest.approx([0.7, 0.3])
+    assert position_probs(distortions, 2, 2, 2).tolist() == [1.0, 0.0]
 
 
 def test_counts_and_pruning(folder: Path) -> None:
@@ -187,8 +188,8 @@ def test_as_sil_thot_says(tmp_path: Path) -> None:
     assert read_again.fertilities == pytest.approx(fitted.fertilities, abs=1e-5)
     assert read_again.p1 == pytest.approx(fitted.p1, abs=1e-6)
     for i, source, target in ((1, 2, 2), (2, 4, 4), (1, 5, 6)):
-        assert read_again.distortions.of(i, source, target) == pytest.approx(
-            fitted.distortions.of(i, source, target), abs=1e-5
+        assert position_probs(read_again.distortions, i, source, target) == pytest.approx(
+            position_probs(fitted.distortions, i, source, target), abs=1e-5
         )
 
 
@@ -213,7 +214,7 @@ def write_as_giza(parameters: Parameters, folder: Path) -> None:
         f"{j} {i} 100 {m} {prob:.6g}\n"
         for m in range(table.begins.shape[1])
         for i in range(1, int(table.rows[ANY, m]) + 1)
-        for j, prob in enumerate(table.of(i, 100, m), start=1)
+        for j, prob in enumerate(position_probs(table, i, 100, m), start=1)
         if prob > 1e-7
     ]
     (folder / "run.d3.final").write_text("".join(lines))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from generative import position_probs
 
 from scones.errors import SconesError
 from scones.ibm3.parameters import Distortions, Parameters, Translations
@@ -51,7 +52,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
         ):
             assert left.tolist() == right.tolist()
     assert found.fertilities.tolist() == made.fertilities.tolist()
-    assert found.distortions.of(1, 2, 2).tolist() == [0.5, 0.5]
+    assert position_probs(found.distortions, 1, 2, 2).tolist() == [0.5, 0.5]
     assert found.distortions.spread == 0.5
     with pytest.raises(SconesError, match=r"exists already"):
         made.save(tmp_path / "model")
@@ -68,15 +69,15 @@ def test_arrays_are_mapped_and_not_read(tmp_path: Path) -> None:
 
 def test_rows_of_places_and_their_fallbacks() -> None:
     distortions = parameters().distortions
-    assert distortions.of(1, 2, 2) == pytest.approx([0.5, 0.5])  # these lengths
-    assert distortions.of(1, 9, 2) == pytest.approx([0.25, 0.75])  # any source length
+    assert position_probs(distortions, 1, 2, 2) == pytest.approx([0.5, 0.5])  # these lengths
+    assert position_probs(distortions, 1, 9, 2) == pytest.approx([0.25, 0.75])  # any source length
     # The row of zeros was never seen, and for any source length there is no second word.
-    assert distortions.of(2, 2, 2) == pytest.approx([1 / 3, 2 / 3])
-    unseen = distortions.of(2, 3, 3)  # no such target length
+    assert position_probs(distortions, 2, 2, 2) == pytest.approx([1 / 3, 2 / 3])
+    unseen = position_probs(distortions, 2, 3, 3)  # no such target length
     assert unseen == pytest.approx([0.25, 0.5, 0.25])
     for i, source, target in ((1, 1, 1), (5, 5, 9), (9, 12, 4)):
-        assert distortions.of(i, source, target).sum() == pytest.approx(1)
-        assert len(distortions.of(i, source, target)) == target
+        assert position_probs(distortions, i, source, target).sum() == pytest.approx(1)
+        assert len(position_probs(distortions, i, source, target)) == target
 
 
 def test_words_may_hold_any_character_but_a_line_end(tmp_path: Path) -> None:

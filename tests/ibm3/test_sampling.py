@@ -1,4 +1,4 @@
-"""The sampler against exact enumeration, its dice, its limits, and the stores it makes."""
+"""The sampler against exact enumeration, its RNG, its limits, and the stores it makes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from generative import GenerativeProcess, position_probs
 from ibm3_toys import (
     DREI,
     EIN,
@@ -26,9 +27,9 @@ from ibm3_toys import (
 )
 
 from scones.errors import SconesError
-from scones.ibm3 import sampling as story
+from scones.ibm3 import sampling
 from scones.ibm3.parameters import ANY, Parameters
-from scones.ibm3.sampling import Counts, Sampler, Story
+from scones.ibm3.sampling import Counts, Sampler
 
 pytest.importorskip("numba")
 
@@ -54,12 +55,12 @@ def sampled(
     return [(tuple(w), tuple(o)) for w, o in zip(words, origins, strict=True) if w]
 
 
-def told(
+def plainly_sampled(
     parameters: Parameters, source: Sequence[int], temperature: float, number: int, limit: int
 ) -> list[Outcome]:
-    random = np.random.default_rng(3)
-    teller = Story(parameters, temperature, limit)
-    found = [teller.tell(source, random) for _ in range(number)]
+    rng = np.random.default_rng(3)
+    process = GenerativeProcess(parameters, temperature, limit)
+    found = [process.sample(source, rng) for _ in range(number)]
     return [(one.words, one.origins) for one in found if one.words]
 
 
@@ -110,7 +111,7 @@ class TestEveryStep:
         assert len(exact) == math.factorial(length)
         assert surprise(found, exact) < LIMIT
         first = Counter(at.index(1) for _, at in found.elements())
-        due = temper(parameters.distortions.of(1, length, length), temperature)
+        due = temper(position_probs(parameters.distortions, 1, length, length), temperature)
         assert surprise(first, dict(enumerate(due))) < LIMIT
 
     def test_words_of_null_fill_what_is_left_in_any_order(self, temperature: float) -> None:
@@ -139,7 +140,7 @@ def test_the_whole_story(source: Sequence[int], temperature: float) -> None:
 @pytest.mark.parametrize("temperature", TEMPERATURES)
 def test_the_readable_story(temperature: float) -> None:
     exact = Exact(toy(), temperature).distribution(SENTENCE, limit=4)
-    found = told(toy(), SENTENCE, temperature, 2500, limit=4)
+    found = plainly_sampled(toy(), SENTENCE, temperature, 2500, limit=4)
     assert surprise(Counter(found), exact) < LIMIT
 
 
@@ -186,7 +187,7 @@ def test_near_zero_only_the_most_probable_is_chosen(temperature: float) -> None:
     assert all(len(found) == 1 for found in outcomes.values())
     random = np.random.default_rng(0)
     for _ in range(20):
-        one = Story(parameters, temperature).tell(source, random)
+        one = GenerativeProcess(parameters, temperature).sample(source, random)
         assert {(one.words, one.origins)} == outcomes[one.origins.count(0)]
 
 
@@ -252,15 +253,15 @@ class TestNumbers:
         }
         assert len({str(one) for one in found.values()}) == 9
 
-    def test_the_dice_are_philox(self) -> None:
-        from scones.ibm3.compiled import new_dice, uniform
+    def test_the_rng_is_philox(self) -> None:
+        from scones.ibm3.compiled import new_rng, uniform
 
         for seed, number in ((0, 0), (5, 7), (2**64 - 1, 2**40 + 3)):
-            dice = new_dice(np.uint64(seed), np.uint64(number))
+            rng = new_rng(np.uint64(seed), np.uint64(number))
             # NumPy counts up before it rolls, we behind it
             before = number * 2**64 + 2**256 - 1 if number == 0 else number * 2**64 - 1
             peer = np.random.Generator(np.random.Philox(counter=before, key=seed))
-            assert [uniform(dice) for _ in range(50)] == peer.random(50).tolist()
+            assert [uniform(rng) for _ in range(50)] == peer.random(50).tolist()
 
 
 class TestLimits:
@@ -269,14 +270,14 @@ class TestLimits:
     def test_words_never_seen(self) -> None:
         sampler = Sampler(toy(p1=0.0), 1.0)
         assert sampler.sample_sentences([[SAME], [NOWHERE], [NOWHERE, SAME]]) == [[3], [], [3]]
-        assert sampler.vocabulary.fates.tolist() == [story.SEEN] * 3 + [3, story.DROPPED]
+        assert sampler.vocabulary.oov_policy.tolist() == [sampling.SEEN] * 3 + [3, sampling.DROPPED]
 
     def test_lengths(self) -> None:
         parameters = toy(p1=0.0)
         sampler = Sampler(parameters, 1e-9, max_length=3)
         tokens = [[DREI] * 3, [DREI] * 4, [], [NOWHERE], [SAME] * 3]
         found = sampler.sample(np.concatenate(tokens), list(map(len, tokens)))
-        outcome = story.Outcome
+        outcome = sampling.Outcome
         assert found.outcomes.tolist() == [
             outcome.TRANSLATED, outcome.SOURCE_TOO_LONG, outcome.EMPTY, outcome.EMPTY,
             outcome.TRANSLATED,
@@ -289,9 +290,12 @@ class TestLimits:
         )
         source = [EIN, ZWEI]
         found = Sampler(parameters, 1.0, max_length=3).sample(np.array(source), np.array([2]))
-        assert found.outcomes.tolist() == [story.Outcome.TARGET_TOO_LONG]
+        assert found.outcomes.tolist() == [sampling.Outcome.TARGET_TOO_LONG]
         random = np.random.default_rng(0)
-        assert Story(parameters, 1.0, 3).tell(source, random).outcome == found.outcomes[0]
+        assert (
+            GenerativeProcess(parameters, 1.0, 3).sample(source, random).outcome
+            == found.outcomes[0]
+        )
 
     def test_null_without_translations_says_nothing(self) -> None:
         found = sampled(toy(p1=0.9, null={}), (DREI, DREI), 1.0, number=1000)
@@ -320,7 +324,7 @@ class TestLimits:
         blocks = {(2, 2): [[0.1, 0.9], [0.9, 0.1]], (ANY, 3): [[0.1, 0.2, 0.7]] * 2 + [[0, 0, 0]]}
         parameters = replace(toy(p1=0.0), distortions=distortions(blocks))
         (found,) = set(sampled(parameters, [DREI] * source, 1e-9, number=3))
-        one = Story(parameters, 1e-9).tell([DREI] * source, np.random.default_rng(0))
+        one = GenerativeProcess(parameters, 1e-9).sample([DREI] * source, np.random.default_rng(0))
         assert found == (one.words, one.origins)
         assert found[1] == {2: (2, 1), 3: (3, 2, 1), 6: (1, 2, 3, 4, 5, 6)}[source]
 
@@ -330,7 +334,7 @@ class TestMistakes:
 
     @pytest.mark.parametrize("temperature", [0.0, -1.0, math.nan, math.inf])
     def test_no_temperature(self, temperature: float) -> None:
-        for make in (Sampler, Story):
+        for make in (Sampler, GenerativeProcess):
             with pytest.raises(SconesError, match=r"must be above 0 and finite, not -?[\dni]"):
                 make(toy(), temperature)
 
