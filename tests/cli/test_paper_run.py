@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import replace
 from io import StringIO
 from itertools import chain
 from pathlib import Path
@@ -18,11 +16,9 @@ from running import Done, contents, ended_well
 from scones.cli import run
 from scones.errors import SconesError
 from scones.evaluation.metrics import bleu
-from scones.paper import rescoring as rescoring_module
 from scones.paper import running as running_module
 from scones.paper.jobs import Job, run_all
-from scones.paper.plan import Plan
-from scones.paper.results import Results, RunResult, SearchResult
+from scones.paper.results import Results, RunResult
 
 Scones = Callable[..., Done]
 Refused = Callable[..., None]
@@ -151,6 +147,7 @@ def softmax(results: Path) -> RunResult:
     return found
 
 
+@pytest.mark.slow
 def test_everything_is_trained_translated_and_scored(
     done: Done, place: Path, results: Path
 ) -> None:
@@ -182,6 +179,7 @@ def test_everything_is_trained_translated_and_scored(
     assert [line.split()[0] for line in table[1:]] == ["softmax", "scones-0.5"]
 
 
+@pytest.mark.slow
 def test_searches_of_all_systems_are_put_together(results: Path) -> None:
     direction = Results(results).direction("de-en")
     analysis = direction.analysis
@@ -199,6 +197,7 @@ def test_searches_of_all_systems_are_put_together(results: Path) -> None:
         assert "--source news/test.de" in system["command"]
 
 
+@pytest.mark.slow
 def test_speed_is_measured_for_softmax_and_the_chosen_system(results: Path) -> None:
     direction = Results(results).direction("de-en")
     speed = direction.speed
@@ -215,40 +214,7 @@ def test_speed_is_measured_for_softmax_and_the_chosen_system(results: Path) -> N
             assert len(direction.hypotheses(row["file"])) == SEARCHED
 
 
-def test_speed_can_be_left_for_a_quiet_time(
-    words: list[str], results: Path, scones: Scones
-) -> None:
-    (results / "de-en" / "speed.json").unlink()
-    done = scones(*words[:3], results, *words[4:], "--until", "search")
-    assert (done.code, done.err) == (0, ""), done
-    assert Results(results).direction("de-en").speed is None
-    done = scones(*words[:3], results, *words[4:])
-    assert done.code == 0, done
-    assert Results(results).direction("de-en").speed is not None
-
-
-def test_speed_can_be_had_without_the_searches(
-    words: list[str], results: Path, scones: Scones
-) -> None:
-    for name in ("speed", "analysis"):
-        (results / "de-en" / f"{name}.json").unlink()
-    done = scones(*words[:3], results, *words[4:], "--skip-search")
-    assert done.code == 0, done
-    assert "search" not in done.err
-    direction = Results(results).direction("de-en")
-    assert direction.speed is not None
-    assert direction.analysis is None
-
-
-def test_results_hold_no_data_and_no_place_of_it(place: Path, results: Path) -> None:
-    sources = (place / "data" / "news" / "test.de").read_text().splitlines()
-    for path in results.rglob("*.json"):
-        text = path.read_text()
-        assert str(place / "data") not in text, path
-        assert not any(source in text for source in sources), path
-    assert not [path for path in results.rglob("*") if path.suffix == ".safetensors"]
-
-
+@pytest.mark.slow
 def test_what_has_results_is_not_made_again_without_models(
     words: list[str], results: Path, scones: Scones
 ) -> None:
@@ -259,6 +225,7 @@ def test_what_has_results_is_not_made_again_without_models(
     assert not (results.parent / "runs").exists()
 
 
+@pytest.mark.slow
 def test_only_what_is_missing_is_done(words: list[str], results: Path, scones: Scones) -> None:
     """A search without results is done by the model that is there, and nothing else."""
     path = results / "de-en" / "softmax.json"
@@ -276,26 +243,7 @@ def test_only_what_is_missing_is_done(words: list[str], results: Path, scones: S
     assert untouched.seconds == 1234.5
 
 
-def test_a_translation_in_this_process_ends_at_once_by_ctrl_c(
-    words: list[str], results: Path, scones: Scones, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Unlike a job, which is waited for until it has kept what it did."""
-    seen = []
-
-    def translate(self: running_module.Translating) -> None:
-        seen.append(signal.getsignal(signal.SIGINT))
-
-    monkeypatch.setattr(running_module, "run_all", run_all)
-    monkeypatch.setattr(running_module.Translating, "translate", translate)
-    path = results / "de-en" / "softmax.json"
-    kept = json.loads(path.read_text())
-    del kept["tests"]["news"]
-    path.write_text(json.dumps(kept))
-    flags = ["--jobs", "1", "--system", "softmax", "--until", "translate"]
-    assert scones(*words[:3], results, *words[4:-2], *flags).code == 0
-    assert seen == [signal.getsignal(signal.SIGINT)]
-
-
+@pytest.mark.slow
 def test_a_search_without_its_model_is_said_to_be_missing(
     words: list[str], results: Path, scones: Scones
 ) -> None:
@@ -312,6 +260,7 @@ def test_a_search_without_its_model_is_said_to_be_missing(
     assert all("--again" in line for line in said)
 
 
+@pytest.mark.slow
 def test_again_trains_what_is_gone(words: list[str], results: Path, scones: Scones) -> None:
     flags = ["--again", "--system", "softmax", "--until", "translate", "--max-steps", "4"]
     old = softmax(results)
@@ -326,6 +275,7 @@ def test_again_trains_what_is_gone(words: list[str], results: Path, scones: Scon
     assert softmax(results).model_digest == digest
 
 
+@pytest.mark.slow
 def test_runs_of_another_making_are_not_put_beside_others(
     words: list[str], results: Path, place: Path, tmp_path: Path, scones: Scones, refused: Refused
 ) -> None:
@@ -348,50 +298,7 @@ def test_runs_of_another_making_are_not_put_beside_others(
     assert scones(*command[:2], recipe, *command[3:]).code == 0
 
 
-def test_searches_of_a_model_that_was_trained_again_are_made_again(
-    words: list[str], results: Path, scones: Scones
-) -> None:
-    again = ["--again", "--system", "softmax", "--until", "translate", "--max-steps", "4"]
-    assert scones(*elsewhere(words, results, *again)).code == 0
-    done = scones(*elsewhere(words, results, "--system", "softmax", "--max-steps", "4"))
-    assert done.code == 0, done
-    assert "softmax: search: begins" in done.err
-    analysis = Results(results).direction("de-en").analysis
-    assert analysis is not None
-    assert analysis["systems"]["softmax"]["model_digest"] == softmax(results).model_digest
-
-
-def test_speed_is_measured_again_with_other_settings(
-    words: list[str], results: Path, tmp_path: Path, scones: Scones
-) -> None:
-    recipe = tmp_path / "other.toml"
-    recipe.write_text(RECIPE.replace("repeats = 3", "repeats = 2"))
-    done = scones(*words[:2], recipe, results, *words[4:])
-    assert done.code == 0, done
-    speed = Results(results).direction("de-en").speed
-    assert speed is not None
-    assert speed["repeats"] == 2
-
-
-def test_one_system_that_fails_stops_no_other_with_one_job(
-    words: list[str], results: Path, scones: Scones, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("softmax", "scones-0.5"):
-        (results / "de-en" / f"{name}.json").unlink()
-    translate = running_module.Translating.translate
-
-    def torn(self: running_module.Translating) -> RunResult:
-        if self.run.system == "softmax":
-            raise SconesError("The cream is off.")
-        return translate(self)
-
-    monkeypatch.setattr(running_module.Translating, "translate", torn)
-    command = [*words[:3], results, *words[4:-2], "--jobs", "1", "--until", "translate"]
-    done = scones(*command)
-    assert (done.code, done.err.splitlines()[-1]) == (2, "scones: The cream is off.")
-    assert [run.name for run in Results(results).direction("de-en").runs()] == ["scones-0.5"]
-
-
+@pytest.mark.slow
 def test_scores_go_before_the_translations_they_are_of(
     words: list[str], results: Path, scones: Scones, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -406,23 +313,7 @@ def test_scores_go_before_the_translations_they_are_of(
     assert softmax(results).tests == {}
 
 
-def test_scores_of_what_was_replaced_meanwhile_are_dropped(
-    place: Path, results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    direction = Results(results).direction("de-en")
-    plan = Plan.load(place / "toy.toml", place / "data")
-    score = rescoring_module.scored
-
-    def replaced(*words: object) -> SearchResult:
-        run = softmax(results)
-        direction.write_run(replace(run, model_digest="another", tests={}))
-        return score(*words)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(rescoring_module, "scored", replaced)
-    rescoring_module.rescore(plan, direction, ["ter"], 1)
-    assert softmax(results).tests == {}
-
-
+@pytest.mark.slow
 def test_scores_without_a_model(place: Path, results: Path, scones: Scones) -> None:
     assert softmax(results).score("news", "greedy", "ter") is None
     words = ["paper", "score", place / "toy.toml", results, "--data", place / "data", "--jobs", 1]
@@ -434,41 +325,48 @@ def test_scores_without_a_model(place: Path, results: Path, scones: Scones) -> N
     assert scones(*words).err == ""
 
 
+def test_one_system_is_trained_and_translated(
+    words: list[str], tmp_path: Path, scones: Scones
+) -> None:
+    """The fast sibling of the whole run: one system, four steps, no search."""
+    flags = ["--system", "softmax", "--max-steps", "4", "--until", "translate"]
+    done = scones(*elsewhere(words, tmp_path / "results")[:-2], "--jobs", "1", *flags)
+    assert done.code == 0, done
+    found = softmax(tmp_path / "results")
+    assert found.training["steps"] == 4
+    assert [*found.tests["news"].searches] == ["greedy", "beam4"]
+
+
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "recipe", "said"),
     [
-        (["--system", "sconse"], "has no system 'sconse'; there are softmax, scones-0.5"),
-        (["--until", "dinner"], "--until dinner is not a stage"),
-        (["--jobs", "0"], "jobs must be at least 1"),
-        (["--data", "/nowhere"], "/nowhere/little.de"),
+        (["--system", "sconse"], {}, "has no system 'sconse'; there are softmax, scones-0.5"),
+        (["--until", "dinner"], {}, "--until dinner is not a stage"),
+        (["--jobs", "0"], {}, "jobs must be at least 1"),
+        (["--data", "/nowhere"], {}, "/nowhere/little.de"),
+        (["--store", "/nowhere"], {}, "/nowhere is not a folder"),
+        (
+            [],
+            {"scones-ls = ": '"scones-0.5" = '},
+            "'scones-0.5' is in .left_out. and is also to be",
+        ),
+        (
+            [],
+            {'"de"': '"en"', 'target_language = "en"': 'target_language = "de"'},
+            "goes from de to en, and .*toy.toml from en to de",
+        ),
     ],
 )
-def test_refusals(words: list[str], refused: Refused, flags: list[str], said: str) -> None:
-    refused(*words, *flags, said=said)
-
-
-def test_what_is_left_out_and_to_be_run_is_refused(
-    words: list[str], tmp_path: Path, refused: Refused
+def test_refusals(
+    words: list[str],
+    tmp_path: Path,
+    refused: Refused,
+    flags: list[str],
+    recipe: dict[str, str],
+    said: str,
 ) -> None:
-    recipe = tmp_path / "torn.toml"
-    recipe.write_text(RECIPE.replace("scones-ls = ", '"scones-0.5" = '))
-    refused(*words[:2], recipe, *words[3:], said="'scones-0.5' is in .left_out. and is also to be")
-
-
-def test_a_store_of_the_other_direction_is_refused(
-    words: list[str], tiny_store: Path, tmp_path: Path, scones: Scones, refused: Refused
-) -> None:
-    assert scones("prepare", tmp_path / "en-de", "--reversed", tiny_store).code == 0
-    command = elsewhere(words, tmp_path / "results")
-    command[command.index("--store") + 1] = str(tmp_path / "en-de")
-    refused(*command, said="goes from en to de, and .*toy.toml from de to en")
-
-
-def test_an_analysis_with_other_limits_is_refused(
-    place: Path, words: list[str], results: Path, refused: Refused
-) -> None:
-    recipe = results.parent / "other.toml"
-    recipe.write_text(RECIPE.replace("max_states = 20", "max_states = 30"))
-    command = elsewhere(words, results)
-    command[2] = str(recipe)
-    refused(*command, said="analysis.json was made with max_states 20, not 30")
+    text = RECIPE
+    for old, new in recipe.items():
+        text = text.replace(old, new)
+    (tmp_path / "toy.toml").write_text(text)
+    refused(*words[:2], tmp_path / "toy.toml", tmp_path / "out", *words[4:], *flags, said=said)

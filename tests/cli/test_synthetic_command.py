@@ -62,6 +62,7 @@ def figures(out: Path) -> dict[str, Any]:
     return figures
 
 
+@pytest.mark.slow
 def test_every_language_is_sampled_trained_and_searched(
     done: Done, out: Path, figures: dict[str, Any]
 ) -> None:
@@ -86,6 +87,7 @@ def test_every_language_is_sampled_trained_and_searched(
     assert figures["temperatures"]["0.1"]["systems"]["scones-0.2"]["output"]["alpha"] == 0.2
 
 
+@pytest.mark.slow
 def test_a_language_is_as_ambiguous_as_its_temperature(tiny_store: Path, out: Path) -> None:
     """The toy model's arg max copies; a sample of it does not."""
     copied = {}
@@ -104,14 +106,7 @@ def test_a_language_is_as_ambiguous_as_its_temperature(tiny_store: Path, out: Pa
     assert len(references) == 2
 
 
-def test_relative_bleu_is_that_of_the_softmax_beam(figures: dict[str, Any]) -> None:
-    for row in figures["temperatures"].values():
-        base = row["systems"]["softmax"]["beams"]["4"]["outputs"]["bleu"]
-        for system in row["systems"].values():
-            expected = system["exact"]["outputs"]["bleu"] / base if base else None
-            assert system["relative"] == expected
-
-
+@pytest.mark.slow
 def test_tables_and_plots(done: Done, out: Path, figures: dict[str, Any]) -> None:
     text = (out / "synthetic.md").read_text()
     assert done.out.rstrip("\n") == text.rstrip("\n")
@@ -127,6 +122,7 @@ def test_tables_and_plots(done: Done, out: Path, figures: dict[str, Any]) -> Non
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
 
 
+@pytest.mark.slow
 def test_nothing_is_done_twice(
     words: list[str], out: Path, tmp_path: Path, scones: Scones, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,21 +140,7 @@ def test_nothing_is_done_twice(
     assert rows == json.loads(before["synthetic.json"] or b"")["temperatures"]
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (["--seed", "2"], r"gamma-1\.0/language was sampled with seed 1, not 2; give the same"),
-        (["--pairs", "200"], "was sampled with pairs 300, not 200"),
-        (["--source", "{other}"], r"was sampled with test set \w+, not \w+;"),
-    ],
-)
-def test_languages_of_another_kind_are_not_mixed(
-    words: list[str], out: Path, tmp_path: Path, refused: Refused, change: list[str], said: str
-) -> None:
-    (tmp_path / "other.de").write_text("Tee.\n")
-    refused(*words, *(word.format(other=tmp_path / "other.de") for word in change), said=said)
-
-
+@pytest.mark.slow
 def test_what_a_search_refuses_is_told(words: list[str], out: Path, scones: Scones) -> None:
     def results() -> dict[str, bytes | None]:
         return {name: data for name, data in contents(out).items() if not name.endswith(".log")}
@@ -179,19 +161,18 @@ def test_it_may_end_before_training(words: list[str], tmp_path: Path, scones: Sc
     assert (done.code, done.out) == (0, "")
     left = {path.name for path in (tmp_path / "new" / "out" / "gamma-0.1").iterdir()}
     assert left == {"language"}
+    done = scones(*words, "--until", "sample", "--seed", "2")
+    assert done.code == 2
+    assert "gamma-1.0/language was sampled with seed 1, not 2; give the same" in done.err
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         (["--temperature", "0"], r"temperature must be above 0 and finite, not 0\.0"),
-        (["--temperature", "nan"], "temperature must be above 0 and finite, not nan"),
         (["--alpha", "0"], "alpha must be .* 0"),
         (["--jobs", "0"], "jobs must be at least 1, not 0"),
         (["--pairs", "0"], "pairs must be at least 1, not 0"),
-        (["--sentences", "0"], "sentences must be above 0, not 0"),
-        (["--max-states", "-1"], "max_states must be above 0, not -1"),
-        (["--max-memory", "0"], r"max_memory must be above 0, not 0\.0"),
         (["--max-steps", "0"], "max_steps must be at least 1, not 0"),
         (["--until", "lunch"], "--until lunch is not a stage; there are sample, train, search"),
         (["--source", "nowhere.de"], r"nowhere\.de does not exist"),
@@ -205,23 +186,3 @@ def test_mistakes_are_told_before_anything_is_done(
     (tmp_path / "bad.toml").write_text("[model]\nsise = 3\n")
     words = [*words[:3], str(tmp_path / "out"), *words[4:]]
     refused(*words, *(word.format(folder=tmp_path) for word in change), said=said)
-
-
-@pytest.mark.parametrize(
-    ("place", "name", "said"),
-    [
-        (1, "nowhere", "nowhere is not a folder; make a store"),
-        (2, "nowhere", r"nowhere holds no IBM Model 3, it has no ibm3\.json"),
-        (3, "file", "file is a file; give a folder"),
-    ],
-)
-def test_missing_inputs(
-    words: list[str], tmp_path: Path, scones: Scones, place: int, name: str, said: str
-) -> None:
-    (tmp_path / "file").write_text("")
-    words = [*words[:3], str(tmp_path / "out"), *words[4:]]
-    words[place] = str(tmp_path / name)
-    done = scones(*words)
-    assert (done.code, done.out) == (2, "")
-    assert re.search(said, done.err.splitlines()[-1])
-    assert not (tmp_path / "out").exists()

@@ -54,27 +54,6 @@ def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
     assert (tmp_path / "a.log").read_text() == "once\ntwice\n"
 
 
-def test_what_was_removed_is_made_again(tmp_path: Path) -> None:
-    model = tmp_path / "model"
-    words = Job("a", [f"mkdir {model}"], tmp_path / "a.log", {"number": 1}, model)
-    assert run([words]) == ["a: begins", "a: done"]
-    assert run([words]) == []
-    model.rmdir()
-    assert run([words]) == ["a: begins", "a: done"]
-
-
-def test_a_chain_that_breaks_between_its_jobs_stops_no_other(tmp_path: Path) -> None:
-    def torn() -> Iterator[Job]:
-        yield job(tmp_path, "a", "true")
-        raise SconesError("The cream is off.")
-
-    said: list[str] = []
-    with pytest.raises(SconesError, match="cream"):
-        run_all([torn(), [job(tmp_path, "b", "sleep 0.5; echo b")]], 2, said.append)
-    assert "The cream is off." in said
-    assert "b: done" in said
-
-
 @pytest.mark.parametrize("at_once", [1, 2, 5])
 def test_so_many_at_once(tmp_path: Path, at_once: int) -> None:
     running = tmp_path / "running"
@@ -147,18 +126,3 @@ def test_a_gpu_is_shared_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert spare_memory(torch.device("cuda")) == 1000
     monkeypatch.delenv(SHARES)
     assert spare_memory(torch.device("cuda")) == 3000
-
-
-def test_cores_are_shared_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(module.os, "cpu_count", lambda: 16)
-    run([job(tmp_path, name, 'echo "$OMP_NUM_THREADS"') for name in "abc"], 8)
-    run([job(tmp_path, "alone", 'echo "$OMP_NUM_THREADS"')], 8)
-    assert [(tmp_path / f"{name}.log").read_text() for name in ("a", "alone")] == ["5\n", "\n"]
-
-
-def test_a_job_that_nothing_is_made_with_is_never_done(tmp_path: Path) -> None:
-    endless = Job("a", ["echo done"], tmp_path / "a.log", None)
-    assert len(run([endless])) == len(run([endless])) == 2
-    assert (tmp_path / "a.log").read_text() == "done\ndone\n"
-    assert not (tmp_path / "a.done.json").exists()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Any
 import pytest
 
 from scones.errors import SconesError
-from scones.paper.replication import Replication, _run, markdown, write_report
+from scones.paper.replication import Replication, _run, markdown
 
 
 def system(greedy: float, beam: float, p: float | None) -> dict[str, Any]:
@@ -76,17 +74,6 @@ def test_the_report_shows_every_seed_and_the_means(result: dict[str, Any]) -> No
         assert fact in text
 
 
-def test_one_seed_has_no_deviation(result: dict[str, Any]) -> None:
-    del result["seeds"][1]
-    assert table(markdown(result))[-1][1:5] == ["0.00"] * 4
-
-
-def test_the_report_is_written_twice(result: dict[str, Any], tmp_path: Path) -> None:
-    text = write_report(result, tmp_path / "deep" / "report")
-    assert (tmp_path / "deep" / "report.md").read_text() == text == markdown(result)
-    assert json.loads((tmp_path / "deep" / "report.json").read_text()) == result
-
-
 @pytest.fixture
 def replication(tiny_store: Path, tmp_path: Path) -> Replication:
     return Replication(
@@ -108,17 +95,6 @@ def test_what_cannot_work_is_refused_before_training(
     with pytest.raises(SconesError, match=said):
         replace(replication, **change).run(["Tee"], [["tea"]])
     assert not replication.folder.exists()
-
-
-def test_a_store_without_a_development_set_is_refused(
-    replication: Replication, tmp_path: Path
-) -> None:
-    shutil.copytree(replication.store, tmp_path / "store")
-    facts = json.loads((tmp_path / "store" / "store.json").read_text())
-    del facts["splits"]["dev"]
-    (tmp_path / "store" / "store.json").write_text(json.dumps(facts))
-    with pytest.raises(SconesError, match="store has no development set"):
-        replace(replication, store=tmp_path / "store").run(["Tee"], [["tea"]])
 
 
 @pytest.mark.parametrize(

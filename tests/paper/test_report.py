@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 import shutil
 import statistics
 from pathlib import Path
 
-import pytest
 from report_toys import FIRST, document, row, table
 
-from scones.paper.report import published, writing
 from scones.paper.report.document import Document
-from scones.paper.report.published import DIRECTIONS, Published
 from scones.paper.report.references import References
 from scones.paper.report.significance import find_marks
 from scones.paper.report.study import NEWS, Study
@@ -52,39 +48,6 @@ def test_scores_are_the_stored_ones(whole: Document, toys: Path) -> None:
             assert [row(one, label).cells[place].text for place in places] == expected
 
 
-def test_numbers_of_the_paper_are_published_ones(whole: Document) -> None:
-    known = set()
-
-    def collect(value: object) -> None:
-        if isinstance(value, Published):
-            known.add(value.text)
-        elif isinstance(value, dict):
-            for one in value.values():
-                collect(one)
-        elif isinstance(value, tuple):
-            for one in value:
-                collect(one)
-
-    for value in vars(published).values():
-        collect(value)
-    for one in whole.tables():
-        for line in one.rows:
-            for cell in line.cells:
-                if cell.kind == "paper" and cell.text != "–":
-                    assert cell.text in known or cell.about.startswith("the difference of"), cell
-                assert (line.kind == "paper") <= (cell.kind == "paper")
-
-
-@pytest.mark.parametrize("search", ["greedy", "beam4"])
-def test_published_gains_fit_published_scores(search: str) -> None:
-    rows = published.BLEU[search]
-    for direction in DIRECTIONS:
-        softmax, scones = (float(rows[key][direction].text) for key in ("softmax", "tuned SCONES"))
-        gain = float(rows["gain"][direction].text.strip("+†‡"))
-        rounding = 100 * (0.05 + 0.05) / softmax + 0.05
-        assert gain == pytest.approx(100 * (scones / softmax - 1), abs=rounding + 0.02)
-
-
 def test_what_was_not_run_says_so_and_why(whole: Document) -> None:
     found = whole
     cells = row(table(found, "table-3-newstest2019"), "Softmax").cells
@@ -103,56 +66,12 @@ def test_what_was_not_run_says_so_and_why(whole: Document) -> None:
     assert "tatoeba" not in dict(table(found, "seeds-de-en").groups)
 
 
-def test_an_exact_search_that_did_not_end_says_so(toys: Path, tmp_path: Path) -> None:
-    shutil.copytree(toys / "results", tmp_path / "results")
-    direction = Results(tmp_path / "results").direction("de-en")
-    analysis = direction.analysis
-    assert analysis is not None
-    analysis["systems"]["scones-0.2"]["exact"] = None
-    direction.write_json("analysis", analysis)
-    found = document(tmp_path / "results")
-    for key in ("summary", "table-6", "table-7", "figure-3-de-en"):
-        assert "de-en: scones-0.2: exact search is not finished" in table(found, key).reasons, key
-    cells = row(table(found, "figure-3-de-en"), "SCONES (α = 0.2)").cells
-    assert [cell.kind for cell in cells[-2:]] == ["ours", "missing"]
-
-
-def test_without_results_of_search_there_is_a_place_for_them(toys: Path, tmp_path: Path) -> None:
-    (tmp_path / "en-de").mkdir()
-    shutil.copy(toys / "results" / "en-de" / "softmax.json", tmp_path / "en-de")
-    found = document(tmp_path)
-    assert {block.key for section in found.sections for block in section.blocks} >= {
-        *(f"figure-{number}" for number in range(2, 10)),
-        "table-6",
-        "table-7",
-    }
-    assert not [
-        cell
-        for key in ("table-6", "table-7")
-        for line in table(found, key).rows
-        for cell in line.cells
-        if cell.kind == "ours"
-    ]
-    assert "Not drawn: the synthetic languages were not run." in writing.page(found)
-
-
 def test_seeds_have_mean_and_deviation(whole: Document, toys: Path) -> None:
     runs = Results(toys / "results").direction("de-en").runs()
     scores = [run.score("newstest2019", "greedy") or 0.0 for run in runs if run.system == "softmax"]
     assert len(scores) == 3
     cell = row(table(whole, "seeds-de-en"), "softmax, mean of 3").cells[0]
     assert cell.text == f"{statistics.fmean(scores):.1f} ± {statistics.stdev(scores):.1f}"
-
-
-def test_a_mean_of_fewer_seeds_says_so(copy: Path) -> None:
-    path = copy / "de-en" / "softmax-seed3.json"
-    kept = json.loads(path.read_text())
-    del kept["tests"]["europarl"]
-    path.write_text(json.dumps(kept))
-    found = table(document(copy), "seeds-de-en")
-    cells = row(found, "softmax, mean of 3").cells
-    fewer = [cell.text.endswith(" (of 2)") for cell in cells]
-    assert fewer == [test == "europarl" for test, columns in found.groups for _ in range(columns)]
 
 
 def test_what_was_trained_again_stands_beside_the_first(copy: Path) -> None:
@@ -217,34 +136,12 @@ def test_what_was_trained_longer_stands_beside_the_recipe(copy: Path) -> None:
     assert "longer/de-en, softmax" in trained
 
 
-def test_a_recipe_that_was_not_trained_longer_has_no_such_table(whole: Document) -> None:
-    assert not [one.key for one in whole.tables() if one.key.startswith("longer")]
-    assert table(whole, "claims").rows[0].cells[-1].links == (("table 3", f"table-3-{NEWS}"),)
-
-
 def test_speed_up_is_split_into_beam_and_output_layer(whole: Document) -> None:
     found = table(whole, "speed-shares")
     first = [line.cells[0].text for line in found.rows]
     assert first[0] == "3.12×"
     assert first[1] == "3.9×"
     assert first[3:5] == ["2.50×", "1.25×"]
-
-
-def test_speed_up_of_larger_batches_stands_beside_that_of_the_first(
-    whole: Document, copy: Path
-) -> None:
-    found = table(whole, "speed-batches")
-    assert found.heads == ["", "batch 4", "batch 64"]
-    assert [line.label.partition(":")[0] for line in found.rows] == ["de-en", "de-en"]
-    texts = [[cell.text for cell in line.cells] for line in found.rows]
-    assert texts == [["3.12×", "7.81×"], ["2.50×", "6.25×"]]
-    path = copy / "de-en" / "speed.json"
-    speed = json.loads(path.read_text())
-    for system in speed["systems"].values():
-        for one in (*system["beams"].values(), system["greedy_with_scores"]):
-            one.pop("more_batches", None)  # as it was before there were any
-    path.write_text(json.dumps(speed))
-    assert "speed-batches" not in {one.key for one in document(copy).tables()}
 
 
 def test_exact_search_stands_beside_beam_search(whole: Document, toys: Path) -> None:
@@ -259,15 +156,3 @@ def test_exact_search_stands_beside_beam_search(whole: Document, toys: Path) -> 
     assert [cell.text for cell in cells] == ["10.00 %", f"{FIRST}", "123,456", "–"]
     cells = row(table(found, "table-7"), "synthetic, γ = 0.1, SCONES (α = 0.2)").cells
     assert [cell.text for cell in cells] == ["4.32 %", "77", "654,321", "0.55 %"]
-
-
-def test_other_measures_that_are_not_computed_yet_are_missing(copy: Path) -> None:
-    direction = Results(copy).direction("de-en")
-    run = direction.run("softmax")
-    assert run is not None
-    value = run.to_json()
-    del value["tests"]["newstest2019"]["searches"]["greedy"]["scores"]["ter"]
-    direction.write_json("softmax", value)
-    found = table(document(copy), "table-4-ter-newstest2019")
-    assert found.rows[0].cells[0].about == "de-en: ter is not computed yet (scones paper score)"
-    assert found.rows[0].cells[6].kind == "ours"

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from report_toys import document, row, table, texts, write_lines
 
-from scones.analysis.tables import texts_digest
 from scones.errors import SconesError
 from scones.paper.report.checking import bleu_cells, check
 from scones.paper.report.references import References
@@ -50,13 +49,6 @@ class TestSignificance:
         assert "against softmax-ls" in over.about
         assert "paired bootstrap tests" in " ".join(found.sections[2].paragraphs)
 
-    def test_there_are_no_marks_without_references(self, copy: Path) -> None:
-        marks = find_marks(Study(Results(copy)), References())
-        assert not marks.known
-        assert "There are no marks" in marks.sentence
-        assert "--data" in marks.sentence
-        assert not (copy / "de-en" / "significance.json").exists()
-
     def test_tests_of_other_translations_do_not_count(self, copy: Path) -> None:
         find_marks(Study(Results(copy)), References(copy.parent / "data"))
         direction = Results(copy).direction("de-en")
@@ -65,27 +57,12 @@ class TestSignificance:
         assert ("de-en", "scones-0.5", "newstest2019", "greedy") not in marks.known
         assert ("de-en", "scones-0.5-seed2", "newstest2019", "greedy") in marks.known
 
-    def test_a_stored_score_that_is_wrong_is_refused(self, copy: Path) -> None:
-        direction = Results(copy).direction("de-en")
-        run = direction.run("softmax")
-        assert run is not None
-        value = run.to_json()
-        value["tests"]["newstest2019"]["searches"]["greedy"]["scores"]["bleu"] += 1
-        direction.write_json("softmax", value)
-        with pytest.raises(SconesError, match=r"de-en softmax, newstest2019, greedy have BLEU"):
-            find_marks(Study(Results(copy)), References(copy.parent / "data"))
-
 
 class TestReferences:
     def result(self, folder: Path, test: str = "newstest2019"):  # type: ignore[no-untyped-def]
         run = Results(folder).direction("de-en").run("softmax")
         assert run is not None
         return run.tests[test]
-
-    @pytest.mark.parametrize("test", ["newstest2018", "newstest2019", "europarl", "msdocs"])
-    def test_found_in_a_data_folder(self, toys: Path, test: str) -> None:
-        found = References(toys / "data").of("de-en", test, self.result(toys / "results", test))
-        assert found == texts("de-en", test)
 
     def test_those_of_sacrebleu(
         self, toys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -109,16 +86,6 @@ class TestReferences:
             References().of("de-en", "newstest2019", self.result(toys / "results"))
         with pytest.raises(SconesError, match=r"sacreBLEU does not know msdocs"):
             References().of("de-en", "msdocs", self.result(toys / "results", "msdocs"))
-
-    def test_the_first_sentences_of_a_set(self, toys: Path) -> None:
-        first = texts("de-en", "msdocs")[:30]
-        whole = self.result(toys / "results", "msdocs")
-        cut = dataclasses.replace(whole, sentences=30, reference_digest=texts_digest(first))
-        references = References(toys / "data")
-        assert references.of("de-en", "msdocs", cut) == first
-        assert references.of("de-en", "msdocs", whole) == texts("de-en", "msdocs")
-        with pytest.raises(SconesError, match="scored with others"):
-            references.of("de-en", "msdocs", dataclasses.replace(whole, sentences=30))
 
     def test_other_references_are_refused(self, toys: Path) -> None:
         other = dataclasses.replace(self.result(toys / "results"), reference_digest="0" * 16)

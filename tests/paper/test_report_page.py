@@ -8,7 +8,6 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from report_toys import document
 
 from scones.paper.report import published, writing
 from scones.paper.report.plots import all_looks, look
@@ -101,12 +100,6 @@ def test_every_link_leads_somewhere(written: Path, page: Page) -> None:
     )
 
 
-def test_texts_are_escaped(written: Path) -> None:
-    text = (written / "index.html").read_text()
-    assert "scones train &lt;store&gt;" in text
-    assert "<store>" not in text
-
-
 def test_figures_are_files_with_the_colours_of_their_systems(written: Path) -> None:
     for number in range(2, 10):
         drawing = (written / f"figure-{number}.svg").read_text()
@@ -118,10 +111,3 @@ def test_figures_are_files_with_the_colours_of_their_systems(written: Path) -> N
     drawn = text[text.index("<svg") :]
     assert look("softmax").light not in drawn  # a page has variables instead, light and dark
     assert len({one.light for one in all_looks()}) == len(all_looks())
-
-
-def test_no_plots_without_matplotlib(toys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scones.paper.report.plots.can_draw", lambda: False)
-    text = writing.page(document(toys / "results"))
-    assert "<svg" not in text
-    assert "Not drawn: matplotlib is not installed" in text

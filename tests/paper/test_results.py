@@ -73,21 +73,6 @@ def test_runs_come_back_in_order_and_unchanged(direction: Direction) -> None:
     assert direction.speed == {"made": "up"}
 
 
-def test_directions_are_found(direction: Direction) -> None:
-    results = Results(direction.folder.parent)
-    (results.folder / "figures").mkdir()
-    assert [one.name for one in results.directions()] == ["de-en"]
-    assert (results.synthetic, results.direction("en-de").runs()) == (None, [])
-    assert Results(direction.folder / "nowhere").directions() == []
-
-
-def test_scores_that_are_not_there_are_none() -> None:
-    run = RUNS[0]
-    assert run.score("dev", "greedy") == 30.0
-    assert run.score("dev", "greedy", "ter") is None
-    assert run.score("dev", "beam4") is run.score("test", "greedy") is None
-
-
 def test_the_best_alpha_has_no_smoothing_and_the_first_seed() -> None:
     chosen = choose(RUNS)
     assert chosen is not None

@@ -8,11 +8,8 @@ from pathlib import Path
 import pytest
 
 from scones.errors import SconesError
-from scones.files import write_json
-from scones.paper.plan import EvaluationSet, Plan
+from scones.paper.plan import Plan
 from scones.paper.report.published import DIRECTIONS
-from scones.paper.running import corpora_report
-from scones.text.store import TokenStore
 
 RECIPES = Path(__file__).parents[2] / "recipes" / "paper"
 SETS = {
@@ -79,17 +76,6 @@ def test_a_wrong_recipe_is_refused(tmp_path: Path, old: str, new: str, said: str
         plan(tmp_path, TOY.replace(old, new))
 
 
-def test_a_set_can_be_the_first_sentences_of_its_files(tmp_path: Path) -> None:
-    for language in ("de", "en"):
-        (tmp_path / f"test.{language}").write_text("1\n2\n3\n4\n5\n")
-    files = {"source": tmp_path / "test.de", "reference": tmp_path / "test.en"}
-    assert EvaluationSet(**files).read() == (["1", "2", "3", "4", "5"],) * 2
-    cut = EvaluationSet(**files, sentences=3)
-    assert cut.read() == (["1", "2", "3"],) * 2
-    assert cut.read(2) == (["1", "2"],) * 2
-    assert cut.read(4) == cut.read()
-
-
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_the_recipes_of_the_project(direction: str) -> None:
     found = Plan.load(RECIPES / f"{direction}.toml", Path("data"))
@@ -128,27 +114,6 @@ def test_both_directions_differ_in_nothing_but_the_direction(language: str) -> N
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_corpora_are_two_sides_of_the_same_pairs(direction: str) -> None:
-    source, target = direction.split("-")
-    prepare = tomllib.loads((RECIPES / f"{direction}.toml").read_text())["prepare"]
-    assert [path.removesuffix(f"{source}.xz") for path in prepare["source"]] == [
-        path.removesuffix(f"{target}.xz") for path in prepare["target"]
-    ]
-    assert all(path.endswith(f".{source}.xz") for path in prepare["source"])
-    assert len(prepare.get("times", prepare["source"])) == len(prepare["source"])
-
-
-@pytest.mark.parametrize("direction", [d for d in DIRECTIONS if "de" not in d])
-def test_english_is_held_out_of_all_pairs(direction: str) -> None:
-    prepare = tomllib.loads((RECIPES / f"{direction}.toml").read_text())["prepare"]
-    out = {*prepare["held_out"], prepare["dev_source"], prepare["dev_target"]}
-    for other in DIRECTIONS:
-        tests = tomllib.loads((RECIPES / f"{other}.toml").read_text())["tests"].values()
-        english = "source" if other.startswith("en") else "reference"
-        assert {test[english] for test in tests} <= out, other
-
-
-@pytest.mark.parametrize("direction", DIRECTIONS)
 def test_nothing_that_is_tested_on_is_trained_on(direction: str) -> None:
     recipe = tomllib.loads((RECIPES / f"{direction}.toml").read_text())
     prepare = recipe["prepare"]
@@ -158,31 +123,3 @@ def test_nothing_that_is_tested_on_is_trained_on(direction: str) -> None:
     }
     assert tested <= dev | {*prepare["held_out"]}
     assert not (dev | {*prepare["held_out"]}) & {*prepare["source"], *prepare["target"]}
-
-
-def test_a_corpus_is_reported_without_sentences_or_places(tmp_path: Path, tiny_store: Path) -> None:
-    store = TokenStore.open(tiny_store)
-    store.path = tmp_path
-    data = tmp_path / "data"
-    write_json(
-        tmp_path / "report.json",
-        {
-            "pairs_read": 5,
-            "corpora": [
-                {
-                    "source": str(data / "europarl" / "train.de"),
-                    "target": "/else/where/train.en",
-                    "pairs_kept": 4,
-                    "examples": {"short": [{"source": "Ein Satz."}]},
-                }
-            ],
-            "options": {"pieces": 99, "source": [str(data)], "held_out": [str(data / "test.de")]},
-        },
-    )
-    assert corpora_report(store, plan(tmp_path)) == {
-        "pairs_read": 5,
-        "corpora": [
-            {"source": "europarl/train.de", "target": "where/train.en", "pairs_kept": 4},
-        ],
-        "options": {"pieces": 99, "held_out": ["test.de"]},
-    }

@@ -6,7 +6,6 @@ The whole way is in tests/cli/test_synthetic_command.py.
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from synthetic_toys import save_ibm3
 
 from scones.errors import SconesError
 from scones.paper.synthetic_language import LanguageSettings, find_language, sample_language
-from scones.paper.synthetic_plots import draw
 from scones.paper.synthetic_tables import labels, markdown
 from scones.paper.synthetic_verdict import judge, verdict_sentences
 from scones.text.subwords import Subwords
@@ -117,18 +115,6 @@ def test_the_rule(softmax: float, small: float, large: float, seen: bool, ahead:
     assert ("does not keep more" in text) != ahead
 
 
-@pytest.mark.parametrize(
-    ("base", "alphas"),
-    [(0.0, ["scones-0.2", "scones-1.0"]), (10.0, ["scones-0.2"]), (10.0, [])],
-)
-def test_what_cannot_be_judged(base: float, alphas: list[str]) -> None:
-    known = {name: ALPHAS[name] for name in ("softmax", *alphas)}
-    verdict = judge({"1.0": row(base, dict.fromkeys(known, 1.0))}, known)
-    assert (verdict["seen"], verdict["ahead"]) == (None, False)
-    (said,) = verdict_sentences(verdict, {})
-    assert "cannot be judged" in said
-
-
 def table(text: str, title: str) -> list[list[str]]:
     part = text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
     rows = [line.strip("| ").split("|") for line in part.splitlines() if line.startswith("|")]
@@ -156,21 +142,6 @@ def test_the_tables(result: dict[str, Any]) -> None:
     for fact in ("made:up", "an abacus", "abc123", "9.9", "4,000 steps", "0123456789abcdef`"):
         assert fact in text
     assert text.endswith("- command: `scones synthetic here`\n")
-
-
-def test_a_relation_to_nothing_is_a_dash(result: dict[str, Any]) -> None:
-    result["temperatures"] = {"1.0": row(0.0, dict.fromkeys(ALPHAS, 0.0))}
-    result["verdict"] = judge(result["temperatures"], ALPHAS)
-    assert table(markdown(result), "Exact search, relative")[1] == ["softmax", "–"]
-
-
-def test_a_model_has_one_colour(result: dict[str, Any], tmp_path: Path) -> None:
-    beam, exact = draw(result, tmp_path)
-    assert (beam.name, exact.name) == ("beam.svg", "exact.svg")
-    for path in (beam, exact):
-        used = dict.fromkeys(re.findall(r"stroke: (#[0-9a-f]{6})", path.read_text()))
-        colours = [colour for colour in used if colour in ("#0f766e", "#c2410c", "#7e22ce")]
-        assert colours == ["#0f766e", "#c2410c", "#7e22ce"]
 
 
 @pytest.fixture
@@ -213,11 +184,3 @@ def test_another_language_is_refused(
     sample_language(tmp_path / "language", settings, 0.5)
     with pytest.raises(SconesError, match=said):
         find_language(tmp_path / "language", replace(settings, **change).at(0.5))
-
-
-def test_a_test_set_without_translations_is_refused(
-    settings: LanguageSettings, tmp_path: Path
-) -> None:
-    with pytest.raises(SconesError, match=r"No sentence of the test set .* temperature 0\.5;"):
-        sample_language(tmp_path / "language", replace(settings, sources=["", ""]), 0.5)
-    assert not (tmp_path / "language").exists()
