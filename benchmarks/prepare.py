@@ -47,8 +47,7 @@ def main() -> None:
 def measure(corpus: list[Path], data: Path, scratch: Path, workers: int) -> dict[str, Any]:
     """Run the command and watch its memory."""
     report = scratch / "report.json"
-    program = "import typer; from scones.cli.prepare import prepare; typer.run(prepare)"
-    command = [sys.executable, "-c", program, str(scratch / "store")]
+    command = [sys.executable, "-m", "scones", "prepare", str(scratch / "store")]
     command += ["--source-language", "de", "--target-language", "en"]
     command += ["--source", str(corpus[0]), "--target", str(corpus[1])]
     command += ["--dev-source", str(data / "dev.de-en.de.xz")]

@@ -26,8 +26,8 @@ LEAST_FILL = 0.9
 class BatchPlan:
     """The batches of one epoch: `plan[i]` holds the pair numbers of batch i.
 
-    `order` lists every pair once; batch i is `order[starts[i]:ends[i]]`. That takes 8 bytes a
-    pair, whatever the corpus.
+    `order` lists every pair once; batch i is `order[starts[i]:ends[i]]`. That takes 8 bytes
+    per pair, whatever the corpus.
     """
 
     order: NDArray[np.int64]

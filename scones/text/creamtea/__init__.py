@@ -113,7 +113,7 @@ class CreamTea:
         return derivations
 
     def _draw(self, rng: random.Random) -> Iterator[str]:
-        """Every sentence in random order, once a reading."""
+        """Every sentence in random order, once per reading."""
         # First a type, by its weight, then one of its rules, then the words: were sentences drawn
         # from one heap, the few types with many slots would be nearly all of the corpus.
         decks = [[_deck(rule, rng) for rule in kind.rules] for kind in self._grammar.types]
@@ -153,7 +153,7 @@ def write_corpus(
 ) -> None:
     """Write a new folder: train, dev and test as .de and .en, dev and test also as .json.
 
-    The .en files hold one random reference a sentence, as real corpora do; the .json files hold
+    The .en files hold one random reference per sentence, as real corpora do; the .json files hold
     all references and eight near misses.
     """
     pairs, dev_examples, test_examples = splits(train, dev, test, seed)
