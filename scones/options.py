@@ -225,6 +225,8 @@ def describe_type(annotation: Any) -> str:
         return "one of " + ", ".join(repr(choice) for choice in typing.get_args(annotation))
     if origin is list:
         return f"a list, each {describe_type(typing.get_args(annotation)[0])}"
+    if dataclasses.is_dataclass(annotation):
+        return "a section of its own"
     names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
     return names.get(annotation, "a path" if annotation is Path else str(annotation))
 
@@ -250,7 +252,9 @@ def _convert(value: Any, annotation: Any) -> Any:
         (inner,) = typing.get_args(annotation)
         items = value if isinstance(value, list) else [value]
         return [_convert(item, inner) for item in items]
-    if dataclasses.is_dataclass(annotation) and isinstance(value, annotation):  # type: ignore[arg-type]
+    if dataclasses.is_dataclass(annotation):
+        if not isinstance(value, annotation):  # type: ignore[arg-type]
+            raise TypeError
         return value
     if annotation is bool and not isinstance(value, bool):
         raise TypeError

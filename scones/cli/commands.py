@@ -21,16 +21,14 @@ from typer.core import TyperCommand, TyperGroup
 
 from scones.cli.analyze import analyze
 from scones.cli.compare import compare
-from scones.cli.creamtea import creamtea
 from scones.cli.evaluate import evaluate
-from scones.cli.export import export
+from scones.cli.export import export, shortlist
 from scones.cli.flags import filled, flags_in
 from scones.cli.ibm3 import IBM3_COMMANDS, IBM3_HELP
 from scones.cli.info import info
 from scones.cli.paper import PAPER_COMMANDS, PAPER_HELP
-from scones.cli.prepare import prepare
+from scones.cli.prepare import creamtea, prepare
 from scones.cli.replicate import replicate
-from scones.cli.shortlist import shortlist
 from scones.cli.synthetic import synthetic
 from scones.cli.train import train, tune
 from scones.cli.translate import score, translate

@@ -3,46 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from scones.cli.paper_flags import DosFlag, JsonFlag, ReferencesFlag, choice, print_json
-from scones.errors import SconesError
-from scones.evaluation.metrics import METRIC_NAMES, SACREBLEU_METRICS, TOKENIZERS
+from scones.cli.flags import (
+    dos_option,
+    json_option,
+    named_paths,
+    print_json,
+    print_tables,
+    references_option,
+    table,
+)
+from scones.evaluation.metrics import (
+    LEARNED_METRICS,
+    METRIC_NAMES,
+    SACREBLEU_METRICS,
+    TOKENIZERS,
+)
+from scones.options import argument, option
 
-_DEFAULT_METRICS = list(SACREBLEU_METRICS)
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate:
+    """What `scones evaluate` takes."""
+
+    hypotheses: list[str] = argument(
+        "Translations, one file a system, as FILE or NAME=FILE; - is standard input. With two or "
+        "more, each is tested against the first.",
+        "HYP",
+    )
+    references: list[Path] = references_option()
+    metrics: list[str] = option(
+        list(SACREBLEU_METRICS),
+        "What to compute; may be repeated.",
+        flags=("--metric", "-m"),
+        values=tuple(METRIC_NAMES),
+    )
+    source: Path | None = option(None, "The source text, which COMET reads.")
+    bleurt_checkpoint: Path | None = option(None, "The folder of a BLEURT checkpoint.")
+    comet_checkpoint: Path | None = option(None, "The file of a COMET checkpoint.")
+    tokenize: str = option("13a", "BLEU's tokenizer.", values=TOKENIZERS)
+    resamples: int = option(1000, "How often the bootstrap draws.")
+    seed: int = option(12345, "The seed of the bootstrap.")
+    dos: bool = dos_option()
+    as_json: bool = json_option()
+
+    def settings(self, metric: str, sources: list[str] | None) -> dict[str, Any]:
+        """What every function that scores needs to know."""
+        checkpoints = {"bleurt": self.bleurt_checkpoint, "comet": self.comet_checkpoint}
+        checkpoint = checkpoints.get(metric)
+        return {"tokenize": self.tokenize, "sources": sources, "checkpoint": checkpoint}
 
 
-def evaluate(
-    hypotheses: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="HYP",
-            help="Translations, one file a system, as FILE or NAME=FILE; - is standard input. "
-            "With two or more, each is tested against the first.",
-        ),
-    ],
-    reference: ReferencesFlag,
-    metric: Annotated[
-        list[str],
-        choice("--metric", "-m", values=METRIC_NAMES, help="What to compute; may be repeated."),
-    ] = _DEFAULT_METRICS,
-    source: Annotated[Path | None, typer.Option(help="The source text, which COMET reads.")] = None,
-    bleurt_checkpoint: Annotated[
-        Path | None, typer.Option(help="The folder of a BLEURT checkpoint.")
-    ] = None,
-    comet_checkpoint: Annotated[
-        Path | None, typer.Option(help="The file of a COMET checkpoint.")
-    ] = None,
-    tokenize: Annotated[str, choice(values=TOKENIZERS, help="BLEU's tokenizer.")] = "13a",
-    resamples: Annotated[int, typer.Option(help="How often the bootstrap draws.")] = 1000,
-    seed: Annotated[int, typer.Option(help="The seed of the bootstrap.")] = 12345,
-    dos: DosFlag = False,
-    as_json: JsonFlag = False,
-) -> None:
+def evaluate(options: Evaluate) -> None:
     """Score translations: BLEU, chrF, TER; systems by paired bootstrap.
 
     In: one file of translations a system, and references, as many lines each. Out: a table with a
@@ -58,139 +75,87 @@ def evaluate(
     from scones.evaluation.metrics import check_metric, length_ratio
     from scones.text.reading import read_aligned
 
-    for key in metric:
-        check_metric(key)
-    files = _system_files(hypotheses)
-    paths = list(dict.fromkeys([*files.values(), *reference, *([source] if source else [])]))
-    texts = dict(zip(paths, read_aligned(paths, dos=dos), strict=True))
+    for metric in options.metrics:
+        check_metric(metric)
+    files = _system_files(options.hypotheses)
+    source = [options.source] if options.source else []
+    paths = list(dict.fromkeys([*files.values(), *options.references, *source]))
+    texts = dict(zip(paths, read_aligned(paths, dos=options.dos), strict=True))
     systems = {name: texts[file] for name, file in files.items()}
-    references = [texts[file] for file in reference]
-    checkpoints = {"bleurt": bleurt_checkpoint, "comet": comet_checkpoint}
+    references = [texts[file] for file in options.references]
+    sources = texts[options.source] if options.source else None
     rows: list[dict[str, Any]] = []
     with Console(stderr=True).status("") as status:  # TER may take ten seconds a system
-        for key in dict.fromkeys(metric):
-            status.update(METRIC_NAMES[key])
-            rows += _rows(
-                key,
-                systems,
-                references,
-                resamples=resamples,
-                seed=seed,
-                tokenize=tokenize,
-                sources=texts[source] if source else None,
-                checkpoint=checkpoints.get(key),
-            )
+        for metric in dict.fromkeys(options.metrics):
+            status.update(METRIC_NAMES[metric])
+            rows += _rows(metric, systems, references, sources, options)
         ratios = {
-            name: length_ratio(lines, references, tokenize=tokenize)
+            name: length_ratio(lines, references, tokenize=options.tokenize)
             for name, lines in systems.items()
         }
-    if as_json:
+    if options.as_json:
         print_json({"results": rows, "length_ratios": ratios})
         return
-    _print_table(rows, ratios, tokenize)
-    if len(systems) > 1:
-        typer.echo(
-            f"† p < 0.05, ‡ p < 0.01: differs from {next(iter(systems))} "
-            f"(paired bootstrap, {resamples:,} resamples, seed {seed})"
-        )
+    _print(rows, ratios, options)
 
 
 def _system_files(arguments: Sequence[str]) -> dict[str, Path]:
-    """Name the systems: NAME=FILE by NAME, FILE by its file name."""
-    files: dict[str, Path] = {}
-    for argument in arguments:
-        name, equals, path = argument.partition("=")
-        if not equals or not name or Path(argument).exists():
-            name, path = "stdin" if argument == "-" else Path(argument).name, argument
-        if path == "-":
-            path = "/dev/stdin"
-        if name in files:
-            raise SconesError(
-                f"Two systems are called {name!r}; tell them apart with NAME=FILE, "
-                f"for example second={path}."
-            )
-        files[name] = Path(path)
-    return files
+    named = ["stdin=-" if argument == "-" else argument for argument in arguments]
+    files = named_paths(named, "systems", "FILE")
+    standard_input = Path("/dev/stdin")
+    return {name: standard_input if str(path) == "-" else path for name, path in files.items()}
 
 
 def _rows(
     metric: str,
     systems: dict[str, list[str]],
     references: list[list[str]],
-    *,
-    resamples: int,
-    seed: int,
-    tokenize: str,
     sources: list[str] | None,
-    checkpoint: Path | None,
+    options: Evaluate,
 ) -> list[dict[str, Any]]:
     """Score one system, or compare several; one row a system, ready for JSON."""
     from scones.evaluation.metrics import score
     from scones.evaluation.significance import paired_bootstrap
 
+    settings = options.settings(metric, sources)
     if len(systems) == 1:
         ((system, texts),) = systems.items()
-        alone = score(
-            metric, texts, references, tokenize=tokenize, sources=sources, checkpoint=checkpoint
-        )
-        return [
-            {
-                "system": system,
-                "metric": alone.name,
-                "score": alone.value,
-                "signature": alone.signature,
-            }
-        ]
+        alone = score(metric, texts, references, **settings)
+        facts = {"score": alone.value, "signature": alone.signature}
+        return [{"system": system, "metric": alone.name, **facts}]
     compared = paired_bootstrap(
-        metric,
-        systems,
-        references,
-        resamples=resamples,
-        seed=seed,
-        tokenize=tokenize,
-        sources=sources,
-        checkpoint=checkpoint,
+        metric, systems, references, resamples=options.resamples, seed=options.seed, **settings
     )
     return [asdict(result) | {"mark": result.mark} for result in compared]
 
 
-def _print_table(rows: Sequence[dict[str, Any]], ratios: dict[str, float], tokenize: str) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
+def _print(rows: Sequence[dict[str, Any]], ratios: dict[str, float], options: Evaluate) -> None:
     compares = len(ratios) > 1
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("Metric")
-    table.add_column("System", overflow="fold")
-    table.add_column("Score", justify="right")
+    columns = ["Metric", "System", "Score"]
     if compares:
-        table.add_column("95 % interval", justify="right")
-        table.add_column("p", justify="right")
+        columns += ["95 % interval", "p"]
     signatures: dict[str, str] = {}
+    shown: list[list[str] | None] = []
     for row in rows:
         if compares and signatures and row["metric"] not in signatures:
-            table.add_section()
+            shown.append(None)
         signatures[row["metric"]] = row["signature"]
-        table.add_row(row["metric"], row["system"], *_cells(row, compares))
+        shown.append([row["metric"], row["system"], *_cells(row, compares)])
     if compares:
-        table.add_section()
-    for system, ratio in ratios.items():
-        table.add_row("length ratio", system, f"{ratio:.3f} ")
-
-    # No markup: a file name or an interval in square brackets is not a style.
-    console = Console(markup=False, highlight=False, emoji=False)
-    if not console.is_terminal:
-        console.width = 200
-    console.print(table)
+        shown.append(None)
+    shown += [["length ratio", system, f"{ratio:.3f} "] for system, ratio in ratios.items()]
+    print_tables(table(columns, shown, text=(0, 1)))
     for metric, signature in signatures.items():
         typer.echo(f"{metric}|{signature}")
-    typer.echo(f"length ratio|tok:{tokenize}")
+    typer.echo(f"length ratio|tok:{options.tokenize}")
+    if compares:
+        typer.echo(
+            f"† p < 0.05, ‡ p < 0.01: differs from {next(iter(ratios))} "
+            f"(paired bootstrap, {options.resamples:,} resamples, seed {options.seed})"
+        )
 
 
 def _cells(row: dict[str, Any], compares: bool) -> list[str]:
-    from scones.evaluation.metrics import LEARNED_METRICS
-
     # BLEURT and COMET run from about 0 to 1, the others to 100.
     digits = 4 if row["metric"] in LEARNED_METRICS.values() else 2
     # A place is kept for the mark, so that the decimal points stand below each other.

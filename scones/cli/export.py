@@ -1,63 +1,57 @@
-"""`scones export`: a model in another form, for another engine or for little room."""
+"""`scones export`, a model in another form; `scones shortlist`, which lets it compute less."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Literal
 
 import typer
 
-from scones.cli.paper_flags import DosFlag, JsonFlag, choice, print_json
+from scones.cli.flags import dos_option, json_option, overwrite_option, print_json
 from scones.errors import SconesError
+from scones.options import argument, option
 
-_FORMS = ("ctranslate2", "pocket", "huggingface")
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """What `scones export` takes."""
+
+    model: Path = argument("A model folder, or a pocket model's name.", "MODEL")
+    out: Path | None = argument(
+        "The folder to write [MODEL-ctranslate2, beside it]", "[OUT]", default=None
+    )
+    to: Literal["ctranslate2", "pocket", "huggingface"] = option(
+        "ctranslate2",
+        "The form; pocket: a quarter of the size, for scones alone; huggingface: a model folder in "
+        "full, also of a pocket model.",
+    )
+    quantization: Literal["float32", "int8", "float16", "bfloat16"] | None = option(
+        None,
+        "How CTranslate2 stores the weights [float32]; int8: a quarter of the size, faster, not "
+        "quite exact.",
+    )
+    check: Path | None = option(
+        None,
+        "Sentences, one a line, whose translations by CTranslate2 to compare; else random pieces.",
+    )
+    card: Path | None = option(
+        None,
+        "A JSON file of what the model card tells (pocket, huggingface): name, licence, data, "
+        "tests, signature, limits.",
+    )
+    dos: bool = dos_option()
+    overwrite: bool = overwrite_option("an export")
+    as_json: bool = json_option()
+
+    @property
+    def folder(self) -> Path:
+        """Where it is written: beside the model, where nothing else was said."""
+        suffix = f"-{self.quantization}" if self.quantization not in (None, "float32") else ""
+        return self.out or self.model.with_name(f"{self.model.name}-{self.to}{suffix}")
 
 
-def export(
-    model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="A model folder, or a pocket model's name.")
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Argument(metavar="[OUT]", help="The folder to write [MODEL-ctranslate2, beside it]"),
-    ] = None,
-    to: Annotated[
-        str,
-        choice(
-            values=_FORMS,
-            help="The form; pocket: a quarter of the size, for scones alone; huggingface: a model "
-            "folder in full, also of a pocket model.",
-        ),
-    ] = "ctranslate2",
-    quantization: Annotated[
-        str | None,
-        choice(
-            values=("float32", "int8", "float16", "bfloat16"),
-            help="How CTranslate2 stores the weights [float32]; int8: a quarter of the size, "
-            "faster, not quite exact.",
-        ),
-    ] = None,
-    check: Annotated[
-        Path | None,
-        typer.Option(
-            help="Sentences, one a line, whose translations by CTranslate2 to compare; else "
-            "random pieces."
-        ),
-    ] = None,
-    card: Annotated[
-        Path | None,
-        typer.Option(
-            help="A JSON file of what the model card tells (pocket, huggingface): name, licence, "
-            "data, tests, signature, limits."
-        ),
-    ] = None,
-    dos: DosFlag = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an export that is there.")
-    ] = False,
-    as_json: JsonFlag = False,
-) -> None:
+def export(options: Export) -> None:
     """Write a model for another engine, or small, and compare it with the model itself.
 
     In: a model folder. Out: a folder that scones translate opens. For CTranslate2, which opens it
@@ -70,60 +64,106 @@ def export(
         scones translate exports/de-en < input.de > output.en
         scones export runs/de-en pocket/de-en --to pocket
     """
-    if to not in _FORMS:
-        raise SconesError(f"--to {to} is not known; use {', '.join(_FORMS)}.")
-    suffix = f"-{quantization}" if quantization not in (None, "float32") else ""
-    out = out or model.with_name(f"{model.name}-{to}{suffix}")
-    if to == "ctranslate2":
-        if card:
+    if options.to == "ctranslate2":
+        if options.card:
             raise SconesError("--card goes with --to pocket and huggingface; leave it out.")
-        _for_ctranslate2(model, out, quantization or "float32", check, dos, overwrite, as_json)
+        _for_ctranslate2(options)
         return
-    if quantization or check:
-        raise SconesError(f"--quantization and --check go with CTranslate2, not with --to {to}.")
-    _as_folder(model, out, to, card, overwrite, as_json)
+    if options.quantization or options.check:
+        raise SconesError(
+            f"--quantization and --check go with CTranslate2, not with --to {options.to}."
+        )
+    _as_folder(options)
 
 
-def _for_ctranslate2(
-    model: Path,
-    out: Path,
-    quantization: str,
-    check: Path | None,
-    dos: bool,
-    overwrite: bool,
-    as_json: bool,
-) -> None:
+def _for_ctranslate2(options: Export) -> None:
     from scones.bridges.ctranslate2 import export as export_model
     from scones.text.reading import read_texts
 
-    sentences = read_texts(check, dos=dos) if check else []
-    done = export_model(model, out, quantization, sentences, overwrite=overwrite)
-    if as_json:
+    quantization = options.quantization or "float32"
+    sentences = read_texts(options.check, dos=options.dos) if options.check else []
+    done = export_model(
+        options.model, options.folder, quantization, sentences, overwrite=options.overwrite
+    )
+    if options.as_json:
         print_json({**asdict(done), "folder": str(done.folder)})
         return
     found = done.check
-    kind = "sentences" if check else "random sentences (--check takes real ones)"
+    kind = "sentences" if options.check else "random sentences (--check takes real ones)"
     typer.echo(
-        f"{out}: CTranslate2, {quantization}, {done.bytes / 1e6:.1f} MB. Greedy translations of "
-        f"{found.sentences:,} {kind}: {found.equal:,} are the model's own, {found.near_ties:,} "
-        f"differ by a near tie; largest logit difference {found.largest_logit_difference:.2g}."
+        f"{options.folder}: CTranslate2, {quantization}, {done.bytes / 1e6:.1f} MB. Greedy "
+        f"translations of {found.sentences:,} {kind}: {found.equal:,} are the model's own, "
+        f"{found.near_ties:,} differ by a near tie; largest logit difference "
+        f"{found.largest_logit_difference:.2g}."
     )
 
 
-def _as_folder(
-    model: Path, out: Path, to: str, card: Path | None, overwrite: bool, as_json: bool
-) -> None:
+def _as_folder(options: Export) -> None:
     from scones.files import read_json
     from scones.model.card import check_told
     from scones.model.folder import store_again
 
-    told = check_told(read_json(card), str(card)) if card else {}
-    storage = "int8" if to == "pocket" else "float32"
-    done = store_again(model, out, storage, told, overwrite=overwrite)  # type: ignore[arg-type]
-    if as_json:
+    told = check_told(read_json(options.card), str(options.card)) if options.card else {}
+    storage: Literal["int8", "float32"] = "int8" if options.to == "pocket" else "float32"
+    done = store_again(options.model, options.folder, storage, told, overwrite=options.overwrite)
+    if options.as_json:
         print_json({**asdict(done), "folder": str(done.folder)})
         return
     typer.echo(
-        f"{out}: {done.parameters:,} weights in {storage}, {done.bytes / 1e6:.2f} MB on disk; "
-        f"largest error of a weight {done.largest_error:.2g}."
+        f"{options.folder}: {done.parameters:,} weights in {storage}, {done.bytes / 1e6:.2f} MB on "
+        f"disk; largest error of a weight {done.largest_error:.2g}."
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MakeShortlist:
+    """What `scones shortlist` takes."""
+
+    store: Path = argument("A store of scones prepare.", "STORE")
+    out: Path = argument("The file to write.", "OUT")
+    per_token: int = option(100, "Target pieces for each different piece of a source sentence.")
+    frequent: int = option(500, "Target pieces for every sentence, the most frequent ones.")
+    pairs: int = option(500_000, "Sentence pairs to learn from, taken evenly from the store.")
+    overwrite: bool = overwrite_option("the file")
+    as_json: bool = json_option()
+
+
+def shortlist(options: MakeShortlist) -> None:
+    """Make a shortlist, with which a model computes few target pieces and translates sooner.
+
+    In: the store that the model was trained on. Out: a file for scones translate --shortlist, and
+    how much of the development set's translations it holds. A SCONES model gives the pieces on
+    the list the scores that they have without it; a softmax model shares the whole probability
+    among them, so that its scores change.
+
+        scones shortlist data/de-en data/de-en.shortlist
+        scones shortlist data/de-en short.list --per-token 50 --frequent 300
+        scones translate runs/de-en --shortlist data/de-en.shortlist < input.de
+    """
+    from scones.search.shortlist import Shortlist
+    from scones.text.store import TokenStore
+
+    out = options.out
+    if out.is_dir():
+        raise SconesError(f"{out} is a folder; name a file in it.")
+    if out.exists() and not options.overwrite:
+        raise SconesError(f"{out} exists already; choose another name or pass --overwrite.")
+    store = TokenStore.open(options.store)
+    made = Shortlist.make(store, options.per_token, options.frequent, options.pairs)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    made.save(out)
+    coverage = None
+    if store.dev_texts:
+        dev = store.split("dev")
+        coverage = made.coverage((dev.source(i), dev.target(i)) for i in range(len(dev)))
+    if options.as_json:
+        facts = {"file": str(out), "bytes": out.stat().st_size, "vocabulary": made.vocabulary}
+        print_json({**facts, "coverage": coverage and asdict(coverage)})
+        return
+    text = f"{out}: {made.vocabulary:,} pieces, {out.stat().st_size / 1e6:.1f} MB."
+    if coverage:
+        text += (
+            f" A sentence of the development set has {coverage.size:,.0f} pieces on its list, and "
+            f"{coverage.tokens:.1%} of its translation's are among them."
+        )
+    typer.echo(text)

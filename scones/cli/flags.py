@@ -163,7 +163,7 @@ def _completion(values: tuple[str, ...]) -> Callable[[str], list[str]]:
     return complete
 
 
-# Options that several commands have.
+# Options that several commands have, and what they mean.
 
 
 def device_option() -> Any:
@@ -242,6 +242,22 @@ def bytes_of(gigabytes: float | None) -> int | None:
     return None if gigabytes is None else int(gigabytes * 1e9)
 
 
+def named_paths(arguments: Sequence[str], things: str, form: str) -> dict[str, Path]:
+    """Systems, models or other things by name: NAME=PATH by NAME, PATH by its own name."""
+    named: dict[str, Path] = {}
+    for given in arguments:
+        name, equals, path = given.partition("=")
+        if not equals or not name or Path(given).exists():
+            name, path = Path(given).name, given
+        if name in named:
+            raise SconesError(
+                f"Two {things} are called {name!r}; tell them apart with NAME={form}, for example "
+                f"second={path}."
+            )
+        named[name] = Path(path)
+    return named
+
+
 # What a command shows.
 
 
@@ -251,15 +267,31 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(finite, indent=2, ensure_ascii=False))
 
 
-def table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """A table whose first column is text and whose others are numbers, at the right."""
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str] | None],
+    *,
+    text: Sequence[int] = (0,),
+    title: str | None = None,
+    total: bool = False,
+) -> Table:
+    """A table whose columns are numbers but those of `text`; a row that is None draws a line.
+
+    The last row of a table with a `total` is that.
+    """
+    from rich import box
     from rich.table import Table
 
-    made = Table(title=title)
+    made = Table(title=title, box=box.SIMPLE_HEAD, show_header=any(columns))
     for index, column in enumerate(columns):
-        made.add_column(column, justify="right" if index else "left", overflow="fold")
+        made.add_column(column, justify="left" if index in text else "right", overflow="fold")
     for row in rows:
-        made.add_row(*row)
+        if row is None:
+            made.add_section()
+        else:
+            made.add_row(*row)
+    if total:
+        made.rows[-1].style = "bold"
     return made
 
 

@@ -6,25 +6,27 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from scones.cli.paper_flags import JsonFlag, print_json
+from scones.cli.flags import json_option, print_json
 from scones.errors import SconesError
 from scones.files import read_json
+from scones.options import argument
 
 
-def info(
-    folder: Annotated[
-        Path,
-        typer.Argument(
-            metavar="MODEL", help="A model folder or a pocket model's name, a run or a store."
-        ),
-    ],
-    as_json: JsonFlag = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Info:
+    """What `scones info` takes."""
+
+    folder: Path = argument("A model folder or a pocket model's name, a run or a store.", "MODEL")
+    as_json: bool = json_option()
+
+
+def info(options: Info) -> None:
     """Show what a model, a training run or a store is.
 
     In: the folder of a model, also of one that is still being trained, or what scones prepare
@@ -35,8 +37,8 @@ def info(
         scones info pocket-de-en
         scones info store --json
     """
-    facts = _facts(folder)
-    if as_json:
+    facts = _facts(options.folder)
+    if options.as_json:
         print_json(facts)
         return
     rows = list(_rows(facts))
@@ -65,8 +67,6 @@ def _facts(folder: Path) -> dict[str, Any]:
 
 
 def _model(folder: Path) -> dict[str, Any]:
-    from dataclasses import asdict
-
     from scones.model.folder import read_model_config
     from scones.translator import load
 

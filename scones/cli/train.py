@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from scones.cli.flags import json_option, print_json, print_tables, store_argument
+from scones.cli.flags import json_option, print_json, print_tables, store_argument, table
 from scones.errors import SconesError
 from scones.model.config import ModelOptions
 from scones.options import Given, argument, load_recipe, option
@@ -135,7 +135,6 @@ def tune(options: Tune) -> None:
     """
     from scones.processes import is_first
     from scones.training.tune import tune as tune_alpha
-    from scones.training.tune import tuning_table
 
     smoothing = options.label_smoothing
     settings = {} if smoothing is None else {"label_smoothing": smoothing}
@@ -146,7 +145,8 @@ def tune(options: Tune) -> None:
     if options.as_json:
         print_json(result.to_json())
         return
-    print_tables(tuning_table(result))
+    title = "α by greedy BLEU on the development set"
+    print_tables(table(*result.table(), text=(2, 3), title=title))
 
 
 def describe(result: TrainResult, folder: Path) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from scones.errors import SconesError
-from scones.options import option, out_of_bounds
+from scones.options import REQUIRED, option, out_of_bounds
 from scones.text.reading import MAX_LINE_BYTES, NOT_TWO_COLUMNS, bad_byte
 
 if TYPE_CHECKING:
@@ -72,8 +72,16 @@ class CleaningConfig:
     )
     drop_copies: bool = option(True, "Whether to drop pairs of two equal texts")
     # A cleaner sees one pair at a time: whoever reads the whole corpus finds the duplicates.
-    drop_duplicates: bool = option(True, "Whether to keep one of equal pairs only")
-    identify_language: bool = option(True, "Whether to drop text in other languages")
+    drop_duplicates: bool = option(
+        True,
+        "Whether to keep one of equal pairs only",
+        flags=("--drop-duplicates/--keep-duplicates",),
+    )
+    identify_language: bool = option(
+        True,
+        "Whether to drop text in other languages",
+        flags=("--identify-language/--any-language",),
+    )
 
     def validate(self) -> None:
         """Raise one `SconesError` that names every value that makes no sense."""
@@ -84,6 +92,78 @@ class CleaningConfig:
             )
         if problems:
             raise SconesError(f"The cleaning cannot work so: {'; '.join(problems)}.")
+
+
+@dataclass
+class PrepareConfig:
+    """What `scones prepare` is asked to do: section [prepare] of a recipe."""
+
+    # The order of the fields is that of "options" in report.json.
+    source_language: str = option(
+        REQUIRED, "Such as de.", "Text", flags=("--source-language", "-s")
+    )
+    target_language: str = option(REQUIRED, "Such as en.", flags=("--target-language", "-t"))
+    source: list[Path] = option(
+        [], "Source text, one sentence a line; may be repeated to pool corpora.", metavar="FILE"
+    )
+    target: list[Path] = option([], "Target text, once for every --source.", metavar="FILE")
+    tsv: list[Path] = option([], "Text in two columns, source TAB target.", metavar="FILE")
+    times: list[int] = option(
+        [],
+        "How often its pairs are in the store, once for every corpus [1]",
+        metavar="N",
+        least=1,
+    )
+    trusted: list[Path] = option(
+        [],
+        "A source or TSV file with right pairs alone: equal texts, any language.",
+        metavar="FILE",
+    )
+    dev_source: Path | None = option(None, "Development set, source.")
+    dev_target: Path | None = option(None, "Development set, target.")
+    held_out: list[Path] = option(
+        [], "Text (a test set) that must not be trained on.", metavar="FILE"
+    )
+    pieces: int = option(32_000, "Subword pieces of both languages", "Subwords", least=1)
+    subwords: Path | None = option(None, "A SentencePiece model to use instead of learning one.")
+    # SentencePiece needs about 28 times as much memory as the sample has bytes.
+    sample_megabytes: int = option(32, "Megabytes of text to learn subwords from", least=1)
+    max_pieces: int = option(512, "Drop pairs with more pieces on a side", "Cleaning", least=1)
+    workers: int | None = option(None, "Processes that clean [all cores]", "Options", least=1)
+    dos: bool = option(
+        False, "Accept Windows line ends and byte-order marks.", "Text", flags=("--dos",)
+    )
+    overwrite: bool = option(
+        False, "Replace the store if it exists.", "Options", flags=("--overwrite",)
+    )
+    cleaning: CleaningConfig = field(default_factory=CleaningConfig)
+
+    def validate(self) -> None:
+        """Raise one SconesError that names everything that makes no sense."""
+        problems = out_of_bounds(self)
+        if len(self.source) != len(self.target):
+            problems.append(
+                f"there are {len(self.source)} source and {len(self.target)} target files, "
+                "where each needs its other side"
+            )
+        if not (self.source or self.target or self.tsv):
+            problems.append("there is no text; give --source and --target, or --tsv")
+        if (self.dev_source is None) != (self.dev_target is None):
+            problems.append("dev_source and dev_target need each other")
+        corpora = len(self.source) + len(self.tsv)
+        if self.times and len(self.times) != corpora:
+            problems.append(f"times has {len(self.times)} numbers for {corpora} corpora")
+        problems += [
+            f"trusted names {path}, which is none of the source or TSV files"
+            for path in self.trusted
+            if path not in (*self.source, *self.tsv)
+        ]
+        if problems:
+            raise SconesError(f"Nothing can be prepared so: {'; '.join(problems)}.")
+        self.cleaning.validate()
+        if self.cleaning.identify_language:
+            check_language(self.source_language)
+            check_language(self.target_language)
 
 
 class Verdict(NamedTuple):

@@ -11,7 +11,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -22,12 +22,10 @@ from numpy.typing import NDArray
 
 from scones.errors import SconesError
 from scones.files import new_folder, write_json
-from scones.options import option, out_of_bounds
 from scones.text.cleaning import (
     Cleaner,
-    CleaningConfig,
     CleaningReport,
-    check_language,
+    PrepareConfig,
     text_digest,
 )
 from scones.text.reading import pairs, read_texts
@@ -49,64 +47,6 @@ _LINE_NUMBER = np.dtype("<u8")
 _DIGEST = np.dtype([("low", "<u8"), ("high", "<u8")])
 _RECORD = np.dtype([*_DIGEST.descr, ("number", "<u8")])
 _BUCKETS = 256
-
-
-@dataclass
-class PrepareConfig:
-    """What `scones prepare` is asked to do: section [prepare] of a recipe."""
-
-    # The order of the fields is that of "options" in report.json.
-    source_language: str = field(metadata={"help": "Such as de.", "group": "Text"})
-    target_language: str = field(metadata={"help": "Such as en."})
-    source: list[Path] = option(
-        [], "Source text, one sentence a line; may be repeated to pool corpora."
-    )
-    target: list[Path] = option([], "Target text, once for every --source.")
-    tsv: list[Path] = option([], "Text in two columns, source TAB target.")
-    times: list[int] = option([], "How often its pairs are in the store, once for every corpus [1]")
-    trusted: list[Path] = option(
-        [], "A source or TSV file with right pairs alone: equal texts, any language."
-    )
-    dev_source: Path | None = option(None, "Development set, source.")
-    dev_target: Path | None = option(None, "Development set, target.")
-    held_out: list[Path] = option([], "Text (a test set) that must not be trained on.")
-    pieces: int = option(32_000, "Subword pieces of both languages", "Subwords", least=1)
-    subwords: Path | None = option(None, "A SentencePiece model to use instead of learning one.")
-    # SentencePiece needs about 28 times as much memory as the sample has bytes.
-    sample_megabytes: int = option(32, "Megabytes of text to learn subwords from", least=1)
-    max_pieces: int = option(512, "Drop pairs with more pieces on a side", "Cleaning", least=1)
-    workers: int | None = option(None, "Processes that clean [all cores]", "Options", least=1)
-    dos: bool = option(False, "Accept Windows line ends and byte-order marks.", "Text")
-    overwrite: bool = option(False, "Replace the store if it exists.", "Options")
-    cleaning: CleaningConfig = field(default_factory=CleaningConfig)
-
-    def validate(self) -> None:
-        """Raise one SconesError that names everything that makes no sense."""
-        problems = out_of_bounds(self)
-        if len(self.source) != len(self.target):
-            problems.append(
-                f"there are {len(self.source)} source and {len(self.target)} target files, "
-                "where each needs its other side"
-            )
-        if not (self.source or self.target or self.tsv):
-            problems.append("there is no text; give --source and --target, or --tsv")
-        if (self.dev_source is None) != (self.dev_target is None):
-            problems.append("dev_source and dev_target need each other")
-        corpora = len(self.source) + len(self.tsv)
-        if self.times and len(self.times) != corpora:
-            problems.append(f"times has {len(self.times)} numbers for {corpora} corpora")
-        problems += [f"{one} times is not at least 1" for one in self.times if one < 1]
-        problems += [
-            f"trusted names {path}, which is none of the source or TSV files"
-            for path in self.trusted
-            if path not in (*self.source, *self.tsv)
-        ]
-        if problems:
-            raise SconesError(f"Nothing can be prepared so: {'; '.join(problems)}.")
-        self.cleaning.validate()
-        if self.cleaning.identify_language:
-            check_language(self.source_language)
-            check_language(self.target_language)
 
 
 def prepare(

@@ -8,12 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scones.text.cleaning import REASONS, CleaningReport
-
-if TYPE_CHECKING:
-    from rich.console import Group
 
 TOO_MANY_PIECES = "long (pieces)"
 ALL_REASONS = REASONS | {TOO_MANY_PIECES: "too many subword pieces on one side"}
@@ -147,24 +144,6 @@ class PrepareReport:
             rows.append([stage.name, f"{stage.seconds:,.1f}", speed])
         rows.append(["total", f"{sum(stage.seconds for stage in self.stages):,.1f}", ""])
         return ["stage", "seconds", "pairs/s"], rows
-
-    def table(self) -> Group:
-        """Give the report as tables for rich to print."""
-        from rich import box
-        from rich.console import Group
-        from rich.table import Table
-
-        tables = []
-        for columns, rows in (self.pair_table(), self.stage_table()):
-            table = Table(box=box.SIMPLE_HEAD)
-            for number, name in enumerate(columns):
-                table.add_column(
-                    name, justify="right" if 0 < number < 3 else "left", overflow="fold"
-                )
-            for row in rows:
-                table.add_row(*row, style="bold" if row is rows[-1] else None)
-            tables.append(table)
-        return Group(*tables)
 
     def _example(self, reason: str) -> str:
         for corpus in self.corpora:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scones.errors import SconesError
 from scones.files import write_json
@@ -13,9 +13,6 @@ from scones.outputs import output_layer
 from scones.text.store import TokenStore
 from scones.training.loop import train
 from scones.training.options import Experiment
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +36,14 @@ class Tuning:
         ]
         return {"best_alpha": self.best, "runs": rows}
 
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Columns and rows, the chosen α marked."""
+        rows = []
+        for alpha, bleu in self.scores.items():
+            chosen = "← chosen" if alpha == self.best else ""
+            rows.append([f"{alpha:g}", f"{bleu:.2f}", self.folders[alpha], chosen])
+        return ["α", "dev BLEU", "model", ""], rows
+
 
 def tune(
     experiment: Experiment, store: Path, folder: Path, alphas: Sequence[float], quiet: bool = False
@@ -60,16 +65,3 @@ def tune(
     tuning = Tuning(scores, folders)
     write_json(folder / "tune.json", tuning.to_json())
     return tuning
-
-
-def tuning_table(tuning: Tuning) -> Table:
-    """Show a sweep, the chosen α marked."""
-    from rich.table import Table
-
-    table = Table(title="α by greedy BLEU on the development set")
-    for column in ("α", "dev BLEU", "model", ""):
-        table.add_column(column, justify="right" if column in ("α", "dev BLEU") else "left")
-    for alpha, bleu in tuning.scores.items():
-        chosen = "← chosen" if alpha == tuning.best else ""
-        table.add_row(f"{alpha:g}", f"{bleu:.2f}", tuning.folders[alpha], chosen)
-    return table

@@ -102,7 +102,7 @@ def test_one_bad_line_among_many_is_dropped_and_counted(corpus: Path, scones: Sc
         (["--identify-language", "-t", "klingon"], "'klingon' is not a language"),
         (["--frobnicate"], "No such option: --frobnicate.*; see scones prepare --help"),
         (["--pieces", "many"], "--pieces"),
-        (["--pieces", 0], "pieces must be at least 1, not 0"),
+        (["--pieces", 0], "--pieces must be at least 1, not 0"),
         (["--pieces", 100_000], r"too small for 100000 pieces; ask for at most \d+"),
         (["--dev-source", "missing.de", "--dev-target", "missing.en"], "missing.de does not exist"),
         (["--subwords", "missing.model"], "missing.model does not exist"),

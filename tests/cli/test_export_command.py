@@ -95,8 +95,11 @@ def test_with_a_model_folder_auto_does_it_all(tiny_model: Path, scones: Scones) 
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--quantization", "int3"], "quantisation 'int3' is not known; there are float32, int8"),
-        (["--to", "abacus"], "--to abacus is not known; use ctranslate2"),
+        (
+            ["--quantization", "int3"],
+            "--quantization must be one of float32, int8, float16, bfloat16, not int3",
+        ),
+        (["--to", "abacus"], "--to must be one of ctranslate2, pocket, huggingface, not abacus"),
         (["--check", "nowhere.de"], "nowhere.de does not exist"),
     ],
 )

@@ -4,15 +4,11 @@ import sys
 
 import pytest
 import sacrebleu
-import typer
 from typer.testing import CliRunner
 
-from scones.cli.evaluate import evaluate
+from scones.cli.commands import app
 from scones.errors import SconesError
 from scones.evaluation.significance import paired_bootstrap
-
-app = typer.Typer()
-app.command()(evaluate)
 
 
 @pytest.fixture
@@ -31,7 +27,7 @@ def folder(tmp_path, references, spoil, monkeypatch):
 
 
 def run(*arguments):
-    return CliRunner().invoke(app, arguments, catch_exceptions=False)
+    return CliRunner().invoke(app, ["evaluate", *arguments], catch_exceptions=False)
 
 
 def test_one_system_gets_a_table_and_sacrebleus_signatures(folder):
@@ -80,9 +76,8 @@ def test_a_single_metric_in_json(folder):
 
 
 def test_standard_input_is_a_system(folder):
-    program = "import typer; from scones.cli.evaluate import evaluate; typer.run(evaluate)"
     process = subprocess.run(
-        [sys.executable, "-c", program, "-r", "ref.txt", "-m", "bleu", "--json", "-"],
+        [sys.executable, "-m", "scones", "evaluate", "-r", "ref.txt", "-m", "bleu", "--json", "-"],
         input="".join(f"{line}\n" for line in folder["good.txt"]),
         capture_output=True,
         text=True,

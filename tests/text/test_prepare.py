@@ -307,7 +307,7 @@ def test_all_wrong_options_are_named_at_once(tmp_path: Path) -> None:
         "workers must be at least 1, not 0",
         "1 source and 0 target",
         "times has 2 numbers for 1 corpora",
-        "0 times is not at least 1",
+        "times must be at least 1, not 0",
         "elsewhere, which is none of the source or TSV files",
         "dev_",
     ):
