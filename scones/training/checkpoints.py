@@ -43,9 +43,6 @@ class RunState:
     """Steps whose loss or gradient was not finite."""
     skipped_in_a_row: int = 0
 
-    def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
-
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> RunState:
         return cls(**{**values, "position": Position(**values["position"])})
@@ -71,22 +68,18 @@ _FILES = ("model.safetensors", "optimizer.safetensors", "state.json")
 class Checkpoint:
     """A run at the end of a step."""
 
-    step: int
     weights: dict[str, Tensor]
     optimizer: dict[str, Tensor]
-    """The optimiser's tensors, named "what/parameter"."""
-    random: dict[str, Tensor]
-    """The random states, named "device/rank"."""
-    state: dict[str, Any]
+    """The optimiser's tensors, named "what/parameter", and random states, "random/device/rank"."""
+    state: RunState
 
     @classmethod
     def of(
         cls,
-        step: int,
         model: nn.Module,
         optimizer: torch.optim.Optimizer,
         random: list[dict[str, Tensor]],
-        state: dict[str, Any],
+        state: RunState,
     ) -> Checkpoint:
         """Take a run's state; `random` holds each rank's random states."""
         moments = {
@@ -95,11 +88,11 @@ class Checkpoint:
             for key, tensor in optimizer.state.get(parameter, {}).items()
         }
         by_rank = {
-            f"{device}/{rank}": tensor
+            f"random/{device}/{rank}": tensor
             for rank, states in enumerate(random)
             for device, tensor in states.items()
         }
-        return cls(step, _on_cpu(model.state_dict()), _on_cpu(moments), by_rank, state)
+        return cls(_on_cpu(model.state_dict()), _on_cpu(moments | by_rank), state)
 
     def put_back(self, model: nn.Module, optimizer: torch.optim.Optimizer, rank: int) -> None:
         """Restore the model, the optimiser and this rank's random states."""
@@ -107,11 +100,13 @@ class Checkpoint:
         parameters = dict(model.named_parameters())
         for name, tensor in self.optimizer.items():
             key, _, parameter_name = name.partition("/")
-            parameter = parameters[parameter_name]
-            optimizer.state[parameter][key] = tensor.to(parameter.device)
-        if (cpu := self.random.get(f"cpu/{rank}")) is not None:
+            if key != "random":
+                parameter = parameters[parameter_name]
+                optimizer.state[parameter][key] = tensor.to(parameter.device)
+        # A rank that was not there when the checkpoint was written keeps the seed it has.
+        if (cpu := self.optimizer.get(f"random/cpu/{rank}")) is not None:
             torch.set_rng_state(cpu)
-        cuda = self.random.get(f"cuda/{rank}")
+        cuda = self.optimizer.get(f"random/cuda/{rank}")
         if cuda is not None and torch.cuda.is_available():
             torch.cuda.set_rng_state(cuda)
 
@@ -134,14 +129,14 @@ class Checkpoints:
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Write a checkpoint and remove those that are too old."""
-        if checkpoint.step in self.steps():
+        step = checkpoint.state.step
+        if step in self.steps():
             return
-        random = {f"random/{name}": tensor for name, tensor in checkpoint.random.items()}
         # Written under another name and renamed: a checkpoint is there as a whole or not at all.
-        with new_folder(self._path(checkpoint.step)) as hidden:
+        with new_folder(self._path(step)) as hidden:
             write_tensors(hidden / "model.safetensors", checkpoint.weights)
-            write_tensors(hidden / "optimizer.safetensors", checkpoint.optimizer | random)
-            write_json(hidden / "state.json", checkpoint.state)
+            write_tensors(hidden / "optimizer.safetensors", checkpoint.optimizer)
+            write_json(hidden / "state.json", dataclasses.asdict(checkpoint.state))
             digests = {name: _digest(hidden / name) for name in _FILES}
             write_json(hidden / "digests.json", digests)
         # Old ones go only now, when a newer one is safe.
@@ -195,15 +190,10 @@ class Checkpoints:
                     raise DamagedError(f"{folder / name} is damaged: its digest is not right.")
             weights = load_file(folder / "model.safetensors")
             moments = load_file(folder / "optimizer.safetensors")
-            state = json.loads((folder / "state.json").read_bytes())
+            state = RunState.from_json(json.loads((folder / "state.json").read_bytes()))
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as problem:
             raise DamagedError(f"{folder} is damaged ({problem}).") from None
-        random = {
-            name.removeprefix("random/"): moments.pop(name)
-            for name in list(moments)
-            if name.startswith("random/")
-        }
-        return Checkpoint(step, weights, moments, random, state)
+        return Checkpoint(weights, moments, state)
 
     def _path(self, step: int) -> Path:
         return self._folder / f"step-{step:08}"

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TextIO
 
 from rich.console import Console
@@ -103,16 +102,7 @@ class Logger:
         )
         self._task = self._bar.add_task("starting", total=1.0)
 
-    def __enter__(self) -> Logger:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self._bar.stop()
         if self._file is not None:
             self._file.close()
@@ -121,6 +111,7 @@ class Logger:
 
     def begin(self, step: int) -> None:
         """Open the log behind a step; what was logged after it will happen again, so it goes."""
+        self._bar.start()
         if self._folder is None:
             return
         log = self._folder / "log.jsonl"

@@ -98,7 +98,7 @@ def train(
         logger = Logger(
             training if processes.is_first else None, experiment.train.tensorboard, quiet
         )
-        held.enter_context(logger)
+        held.enter_context(closing(logger))
         return _Run(experiment, store, folder, logger, model, processes).go()
 
 
@@ -229,7 +229,7 @@ class _Run:
         state = RunState()
         if checkpoint is not None:
             checkpoint.put_back(self.model, self.optimizer, self.processes.rank)
-            state = RunState.from_json(checkpoint.state)
+            state = checkpoint.state
             self.logger.info(f"Going on from step {state.step}.")
         self.logger.begin(state.step)
         return state
@@ -355,10 +355,7 @@ class _Run:
     def _checkpoint(self) -> None:
         random = self.processes.all_gather(random_states())
         if self.processes.is_first:
-            state = self.state.to_json()
-            self.checkpoints.save(
-                Checkpoint.of(self.state.step, self.model, self.optimizer, random, state)
-            )
+            self.checkpoints.save(Checkpoint.of(self.model, self.optimizer, random, self.state))
 
     def _end(self) -> None:
         """Validate; average the last few weights where asked for; keep the last ones."""

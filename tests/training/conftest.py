@@ -56,3 +56,12 @@ def write_store(folder: Path, subwords: Subwords, pairs: list[tuple[str, str]]) 
         sides = ([pair[side] for pair in pairs] for side in (0, 1))
         writer.append("train", *(subwords.encode(texts) for texts in sides))
         writer.finish()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Interpreted kernels over large grains take ten seconds; the small one tests the same."""
+    test = "test_a_settled_batch_has_the_same_loss_and_gradients"
+    for item in items:
+        if item.name.startswith((f"{test}[50-", f"{test}[256-")):
+            item.add_marker(pytest.mark.slow)

@@ -15,9 +15,8 @@ import torch
 from tiny_run import checkpoint, events
 
 from scones.cli import run as run_command
-from scones.outputs.softmax import Softmax
 
-STEPS = 90
+STEPS = 40
 
 
 def assert_same_end(left: Path, right: Path, step: int) -> None:
@@ -34,10 +33,10 @@ def assert_same_end(left: Path, right: Path, step: int) -> None:
     ids=["lamb", "adamw", "accumulate", "small batches"],
 )
 def test_stopped_and_resumed_is_as_if_never_stopped(options, run_training, tmp_path: Path) -> None:
-    run_training(tmp_path / "straight", {**options, "max_steps": 10})
-    for steps in (3, 4, 10):
+    run_training(tmp_path / "straight", {**options, "max_steps": 6})
+    for steps in (2, 3, 6):
         run_training(tmp_path / "resumed", {**options, "max_steps": steps})
-    assert_same_end(tmp_path / "straight", tmp_path / "resumed", 10)
+    assert_same_end(tmp_path / "straight", tmp_path / "resumed", 6)
     straight, resumed = (
         [(event["step"], event["loss"]) for event in events(tmp_path / name)]
         for name in ("straight", "resumed")
@@ -53,17 +52,10 @@ def test_what_a_killed_process_was_writing_is_cleared_away(run_training, tmp_pat
     assert {path.name for path in checkpoints.iterdir()} == {"step-00000001", "step-00000002"}
 
 
-def test_another_seed_ends_elsewhere(run_training, tmp_path: Path) -> None:
-    for seed in (1, 2):
-        run_training(tmp_path / str(seed), {"seed": seed}, output=Softmax())
-    first, second = (checkpoint(tmp_path / str(seed), 4) for seed in (1, 2))
-    assert not torch.equal(first["embedding.weight"], second["embedding.weight"])
-
-
 def command(store: Path, folder: Path) -> list[str]:
     flags = {
         "preset": "tiny", "layers": 1, "size": 32, "heads": 2, "feed-forward": 64,
-        "max-steps": STEPS, "max-tokens": 512, "warmup-steps": 5, "validate-every": 50,
+        "max-steps": STEPS, "max-tokens": 512, "warmup-steps": 5, "validate-every": 25,
         "dev-sentences": 2, "checkpoint-every": 4, "log-every": 1, "device": "cpu",
         "precision": "float32", "threads": 1,
     }  # fmt: skip

@@ -26,7 +26,7 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 def command(store: Path, folder: Path, **flags: object) -> list[str]:
     given = {
         "preset": "tiny", "layers": 1, "size": 32, "heads": 2, "feed_forward": 64, "dropout": 0,
-        "attention_dropout": 0, "max_steps": 50, "max_tokens": 512, "validate_every": 1000,
+        "attention_dropout": 0, "max_tokens": 512, "validate_every": 1000,
         "dev_sentences": 2, "checkpoint_every": 1000, "log_every": 1, "device": "cpu",
         "precision": "float32", "threads": 1,
     }  # fmt: skip
@@ -35,8 +35,18 @@ def command(store: Path, folder: Path, **flags: object) -> list[str]:
     return ["train", str(store), str(folder), *words]
 
 
-@pytest.mark.parametrize("flags", [{}, {"accumulate": 2, "loss_average": "sentences"}])
-def test_two_processes_have_the_loss_curve_of_one(flags, tiny_store: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("steps", "flags"),
+    [
+        (5, {"accumulate": 2}),
+        pytest.param(50, {}, marks=pytest.mark.slow),
+        pytest.param(50, {"accumulate": 2, "loss_average": "sentences"}, marks=pytest.mark.slow),
+    ],
+)
+def test_two_processes_have_the_loss_curve_of_one(
+    steps: int, flags: dict[str, object], tiny_store: Path, tmp_path: Path
+) -> None:
+    flags = {**flags, "max_steps": steps}
     assert run_command(command(tiny_store, tmp_path / "one", **flags)) == 0
     done = subprocess.run(
         [*TORCHRUN, "-m", "scones", *command(tiny_store, tmp_path / "two", **flags)],
@@ -45,14 +55,15 @@ def test_two_processes_have_the_loss_curve_of_one(flags, tiny_store: Path, tmp_p
         env=ENVIRONMENT,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("50 steps in") == 1  # only one speaks
+    assert done.stderr.count(f"{steps} steps in") == 1  # only one speaks
     one, two = (events(tmp_path / name) for name in ("one", "two"))
-    assert len(one) == len(two) == 50
+    assert len(one) == len(two) == steps
     for left, right in zip(one, two, strict=True):
         assert right["loss"] == pytest.approx(left["loss"], abs=1e-5)
         assert right["epoch"] == left["epoch"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", [0, 1])
 def test_a_lost_process_ends_all_and_one_goes_on_alone(
     lost: int, tiny_store: Path, tmp_path: Path
@@ -81,24 +92,24 @@ def test_a_lost_process_ends_all_and_one_goes_on_alone(
 
 
 @pytest.mark.parametrize("by_sentence", [False, True])
-@pytest.mark.parametrize("processes", [1, 2, 3, 5])
-def test_shares_of_a_batch_make_up_the_whole(
+@pytest.mark.parametrize("processes", [2, 5])
+def test_shards_of_a_batch_make_up_the_whole(
     processes: int, by_sentence: bool, tiny_store: Path
 ) -> None:
     tokens = TokenStore.open(tiny_store).split("train")
     indices = np.array([4, 9, 2])
     whole = make_batch(tokens, indices, by_sentence)
-    shares = [
+    shards = [
         make_batch(tokens, indices, by_sentence, Shard(process, processes))
         for process in range(processes)
     ]
-    assert {(share.tokens, share.total) for share in shares} == {(whole.tokens, whole.total)}
+    assert {(shard.tokens, shard.total) for shard in shards} == {(whole.tokens, whole.total)}
     counted = []
-    for share in shares:
-        weights = torch.ones(len(share.targets_N)) if share.weights_N is None else share.weights_N
+    for shard in shards:
+        weights = torch.ones(len(shard.targets_N)) if shard.weights_N is None else shard.weights_N
         counted += [
             (int(token), float(weight))
-            for token, weight in zip(share.targets_N, weights, strict=True)
+            for token, weight in zip(shard.targets_N, weights, strict=True)
             if weight > 0
         ]
     expected = torch.ones(whole.tokens) if whole.weights_N is None else whole.weights_N

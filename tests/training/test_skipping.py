@@ -154,25 +154,39 @@ def test_a_host_that_runs_ahead_writes_the_same_log_and_the_same_bits(
         assert states[0] | {"seconds": 0} == states[1] | {"seconds": 0}
 
 
-def test_ten_in_a_row_end_a_run_that_reads_them_late(
-    run_training, sickness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("steps_ahead", [0, 2])
+def test_ten_in_a_row_end_a_run(
+    steps_ahead: int, run_training, sickness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "CpuSteps", GpuSteps)
-    monkeypatch.setitem(gpu.STEPS_AHEAD, "cpu", 2)
+    if steps_ahead:
+        monkeypatch.setattr(loop, "CpuSteps", GpuSteps)
+        monkeypatch.setitem(gpu.STEPS_AHEAD, "cpu", steps_ahead)
     options = {"max_steps": 50, "log_every": 100, "checkpoint_every": 3}
-    with pytest.raises(SconesError, match=r"not finite in 10 steps in a row, up to 13 "):
+    said = r"not finite in 10 steps in a row, up to 13 .*learning_rate"
+    with pytest.raises(SconesError, match=said):
         run_training(tmp_path / "run", options, output=sickness(*range(4, 100)))
     assert [event["step"] for event in events(tmp_path / "run", "skip")] == list(range(4, 14))
-    assert Sick.calls <= 15  # the host was not further ahead than it may be
+    assert Sick.calls <= 13 + steps_ahead  # the host was not further ahead than it may be
+    assert checkpoint(tmp_path / "run", 12)
 
 
-def test_the_mean_loss_leaves_skipped_steps_out(run_training, sickness, tmp_path: Path) -> None:
-    run_training(tmp_path / "run", {"max_steps": 3, "log_every": 3}, output=sickness(2))
-    run_training(tmp_path / "each", {"max_steps": 3, "log_every": 1}, output=sickness(2))
-    (mean,), (first, _, third) = events(tmp_path / "run"), events(tmp_path / "each")
+def test_a_skipped_step_is_counted_and_teaches_nothing(
+    run_training, sickness, tmp_path: Path
+) -> None:
+    options = {"max_steps": 3, "checkpoint_every": 1, "average_last": 3}
+    run_training(tmp_path / "each", options, output=sickness(2))
+    first, second, third = events(tmp_path / "each")
+    assert [event["skipped"] for event in (first, second, third)] == [0, 1, 1]
+    before, after = (checkpoint(tmp_path / "each", step) for step in (1, 2))
+    for name, tensor in before.items():  # only the dropout's dice have been thrown
+        assert torch.equal(tensor, after[name]) or name.startswith("random/"), name
+    # The mean loss of a log line leaves it out.
+    run_training(tmp_path / "mean", {"max_steps": 3, "log_every": 3}, output=sickness(2))
+    (mean,) = events(tmp_path / "mean")
     assert mean["loss"] == pytest.approx((first["loss"] + third["loss"]) / 2)
 
 
+@pytest.mark.slow
 def test_two_processes_skip_together_what_only_one_found_sick(
     tiny_store: Path, tmp_path: Path
 ) -> None:

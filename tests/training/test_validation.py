@@ -15,8 +15,7 @@ from scones.training.data import make_batch
 from scones.training.loop import validate
 
 
-@pytest.mark.parametrize("layer", ["scones", "softmax"])
-@pytest.mark.parametrize("sentences", [7, None])
+@pytest.mark.parametrize(("layer", "sentences"), [("scones", 7), ("softmax", None)])
 def test_the_loss_is_the_mean_over_tokens(
     layer: str, sentences: int | None, tiny_models: Path, tiny_store: Path
 ) -> None:
