@@ -32,11 +32,11 @@ from peer import Generate, Ids, hugging_face_model
 from toys import toy_model, toy_pairs
 
 from scones.evaluation.metrics import bleu
-from scones.hardware import choose_device
+from scones.hardware import choose_device, gpu_path
 from scones.ids import END
 from scones.model.folder import ModelFolder
 from scones.outputs import output_layer
-from scones.search.engine import SearchOptions, TorchSearcher, padded, score_batch
+from scones.search.engine import SearchOptions, padded, score_batch, searcher
 from scones.text.reading import read_texts
 from scones.text.subwords import Subwords
 
@@ -75,9 +75,10 @@ class Model:
     def __init__(self, path: Path, device: torch.device, precision: str, cache: str | None) -> None:
         self.exact = ModelFolder.load(path, device)
         folder = ModelFolder.load(path, device)
-        if not folder.model.has_kernels:  # which have a format of their own
+        if not gpu_path(folder.model):  # whose kernels have a format of their own
             folder.model.to(PRECISIONS[precision])
-        self.searcher = TorchSearcher(folder, precision=PRECISIONS[precision])
+        output = output_layer(folder.output)
+        self.searcher = searcher(folder.model, output, PRECISIONS[precision])
         self.peer = Generate(hugging_face_model(path, device, PRECISIONS[precision]).eval(), cache)
 
     def ours(self, sources: Ids, options: SearchOptions) -> Ids:

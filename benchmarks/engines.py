@@ -30,7 +30,8 @@ from scones.bridges.ctranslate2 import CTranslate2Searcher, convert, gap
 from scones.evaluation.metrics import bleu
 from scones.ids import END
 from scones.model.folder import ModelFolder
-from scones.search.engine import Searcher, SearchOptions, TorchSearcher
+from scones.outputs import output_layer
+from scones.search.engine import Searcher, SearchOptions, searcher
 from scones.text.reading import read_texts
 from scones.text.subwords import Subwords
 from scones.version import commit
@@ -110,7 +111,7 @@ def measure(
     subwords = Subwords(folder.subwords)
     sources = subwords.encode(texts)
     engines = [
-        Engine(OURS, by(TorchSearcher(folder)), search),
+        Engine(OURS, by(searcher(folder.model, output_layer(folder.output))), search),
         Engine(PEER, Generate(hugging_face_model(path, CPU).eval(), None), search),
         Engine(EXACT, by(ctranslate2(folder, "float32")), search),
         Engine("CTranslate2 int8", by(ctranslate2(folder, "int8")), search),

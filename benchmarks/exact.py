@@ -26,12 +26,10 @@ from toys import toy_model, toy_pairs
 from scones.hardware import choose_device
 from scones.ids import END, PAD
 from scones.model.folder import ModelFolder
-from scones.model.packing import packed
-from scones.model.transformer import Transformer
+from scones.model.transformer import Transformer, prepacked
 from scones.outputs import OutputLayer, output_layer
-from scones.search.engine import SearchOptions, length_limit, padded, search_corpus
-from scones.search.exact import exact_search
-from scones.search.expanding import expander_for
+from scones.search.engine import SearchOptions, length_limit, padded, searcher
+from scones.search.exact import exact_search, expander_for
 from scones.search.frontier import ExactOptions, ExactResult
 from scones.search.greedy import Hypothesis
 from scones.text.reading import read_texts
@@ -59,8 +57,8 @@ def one_at_a_time(
     max_states: int,
 ) -> Found:
     """Search depth first, the best children first, one prefix at a time."""
-    # A model packed for batches steps in another way; its matrices serve this one too.
-    state = Transformer.start(model, padded([source], model.device))
+    state = model.start(padded([source], model.device))
+    (batch,) = state.parts
     best, states = bound, 0
     waiting = [(0.0, PAD, 0)]
     token_1 = torch.empty(1, dtype=torch.long, device=model.device)
@@ -70,9 +68,9 @@ def one_at_a_time(
             continue
         if states == max_states:
             return Found(best, states, False)
-        state.rewind(depth)
-        logits_1V = model.logits(Transformer.hidden_step(model, state, token_1.fill_(token)))
-        terms_V = output.log_scores(logits_1V)[0]
+        for past in (batch, *batch.layers):
+            past.length = depth
+        terms_V = output.log_scores(model.step(state, token_1.fill_(token)))[0]
         states += 1
         best = max(best, score + float(terms_V[END]))
         if depth + 2 > limit:
@@ -107,7 +105,7 @@ class Case:
         sources = Subwords(folder.subwords).encode(texts)
         longest = folder.model.config.max_length
         limits = [length_limit(len(source) + 1, longest) for source in sources]
-        first = search_corpus(packed(folder.model), output, sources, SearchOptions("beam"))
+        first = searcher(folder.model, output).search(sources, SearchOptions("beam"))
         return cls(path.name, folder, output, sources, limits, first, precision)
 
     def together(self, options: ExactOptions) -> tuple[float, list[ExactResult]]:
@@ -123,7 +121,7 @@ class Case:
 
     def alone(self, max_states: int) -> tuple[float, list[Found]]:
         """Search sentence by sentence and prefix by prefix; gives the seconds too."""
-        model = packed(self.folder.model)
+        model = prepacked(self.folder.model)
         begin = time.perf_counter()
         found = [
             one_at_a_time(

@@ -35,8 +35,9 @@ from scones.ids import END
 from scones.model.config import ModelOptions
 from scones.model.folder import ModelFolder
 from scones.model.transformer import Transformer
+from scones.outputs import output_layer
 from scones.outputs.scones import Scones
-from scones.search.engine import SearchOptions, TorchSearcher
+from scones.search.engine import Searcher, SearchOptions, searcher
 from scones.search.greedy import Hypothesis
 from scones.search.shortlist import Shortlist
 from scones.text.reading import read_texts
@@ -54,7 +55,7 @@ Ids = list[list[int]]
 class Contender:
     """One way to translate, and what it wrote."""
 
-    searcher: TorchSearcher
+    searcher: Searcher
     sources: Ids
     max_tokens: int = ONE_AT_A_TIME
     output: list[Hypothesis] = field(default_factory=list)
@@ -104,9 +105,10 @@ def main() -> None:
     making = time.perf_counter() - begin
     result = facts(device) | {"sentences": len(texts), "seconds_to_make_the_list": making}
     sources = store.subwords.encode(texts)
+    output = output_layer(folder.output)
     contenders = {
-        WITHOUT: Contender(TorchSearcher(folder), sources),
-        WITH: Contender(TorchSearcher(folder, shortlist), sources),
+        WITHOUT: Contender(searcher(folder.model, output), sources),
+        WITH: Contender(searcher(folder.model, output, shortlist=shortlist), sources),
     }
     result["results"] = [
         race(contenders, batch, options.repeats, device) for batch in ("best", "one sentence")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import time
+from functools import cache
+from typing import Any
 
 import torch
 
@@ -47,6 +50,33 @@ def choose_precision(name: str, device: torch.device) -> torch.dtype:
         return torch.bfloat16
     fast = device.type == "cuda" or torch.cpu._is_avx512_bf16_supported()
     return torch.bfloat16 if fast else torch.float32
+
+
+def usable(device: torch.device) -> bool:
+    """Say whether Triton kernels (`scones.kernels`) run on a device."""
+    if not _installed() or os.environ.get("SCONES_KERNELS") == "no":
+        return False
+    return device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
+
+
+@cache
+def _installed() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
+def attention_fits(head_size: int) -> bool:
+    """Say whether there are attention kernels for heads of this size."""
+    return head_size >= 16 and head_size.bit_count() == 1
+
+
+def gpu_path(model: Any) -> bool:
+    """Say whether a `Transformer` takes the GPU rooms: kernels, and no padding.
+
+    Asked where something is built (a searcher, an expander, training steps), never while it runs:
+    what was built then knows what it is.
+    """
+    config = model.config
+    return usable(model.device) and attention_fits(config.size // config.heads)
 
 
 def spare_memory(device: torch.device) -> int:

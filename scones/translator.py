@@ -16,7 +16,7 @@ import torch
 
 from scones.bridges.ctranslate2 import CTranslate2Searcher, is_export, open_export
 from scones.errors import SconesError
-from scones.hardware import choose_device
+from scones.hardware import choose_device, gpu_path
 from scones.model.folder import ModelFolder, find_model
 from scones.outputs import output_layer
 from scones.processes import Processes
@@ -24,14 +24,13 @@ from scones.search.engine import (
     Searcher,
     SearchOptions,
     SharedSearcher,
-    TorchSearcher,
     batches_by_length,
     length_limit,
     padded,
     score_batch,
+    searcher,
 )
-from scones.search.exact import Expander, exact_search
-from scones.search.expanding import expander_for
+from scones.search.exact import Expander, exact_search, expander_for
 from scones.search.frontier import Certificate, ExactOptions
 from scones.search.greedy import Hypothesis
 from scones.search.lattice import Lattice
@@ -123,20 +122,17 @@ def load(
         return Translator(*open_export(place), str(folder))
     model_folder = ModelFolder.load(place, choose_device(device))
     wanted = torch.bfloat16 if precision == "bf16" else torch.float32
-    if not model_folder.model.has_kernels:  # which have a format of their own
+    if not gpu_path(model_folder.model):  # a GPU's kernels have a copy in this format instead
         model_folder.model.to(wanted)
     listed = None if shortlist is None else Shortlist.load(Path(shortlist), model_folder.subwords)
-    searcher = searcher_for(model_folder, engine, listed, wanted)
-    return Translator(model_folder, searcher, str(folder), wanted)
+    chosen = _choose_searcher(model_folder, engine, listed, wanted)
+    return Translator(model_folder, chosen, str(folder), wanted)
 
 
-def searcher_for(
-    folder: ModelFolder,
-    engine: Engine,
-    shortlist: Shortlist | None = None,
-    precision: torch.dtype = torch.float32,
+def _choose_searcher(
+    folder: ModelFolder, engine: Engine, shortlist: Shortlist | None, precision: torch.dtype
 ) -> Searcher:
-    """Give a model to an engine, and a shortlist to PyTorch, which alone can use one."""
+    """Choose between PyTorch and CTranslate2, here and nowhere else."""
     weights = folder.model.output_bias
     fits = weights.device.type == "cpu" and weights.dtype == torch.float32
     if engine == "ctranslate2" and not fits:
@@ -148,16 +144,17 @@ def searcher_for(
         raise SconesError("CTranslate2 takes no shortlist; use the engine 'auto' or 'torch'.")
     if engine == "ctranslate2":
         return CTranslate2Searcher.of(folder)
-    if shortlist is not None:
-        return TorchSearcher(folder, shortlist, precision)
-    if engine == "auto" and fits:
+    if engine == "auto" and fits and shortlist is None:
         return AutoSearcher(folder)
-    return TorchSearcher(folder, precision=precision)
+    return searcher(folder.model, output_layer(folder.output), precision, shortlist)
 
 
 @dataclass(frozen=True)
 class AutoSearcher:
-    """CTranslate2 for what it does sooner, greedy search without scores; PyTorch for the rest."""
+    """CTranslate2 for what it does sooner, greedy search without scores; PyTorch for the rest.
+
+    Each is made ready when it is first needed: either takes time, and a copy of the weights.
+    """
 
     folder: ModelFolder
     tells_scores: ClassVar[bool] = True
@@ -165,13 +162,12 @@ class AutoSearcher:
     def search(
         self, sources: Sequence[Sequence[int]], options: SearchOptions
     ) -> list[list[Hypothesis]]:
-        """Search with the one or the other."""
         plain = options.search == "greedy" and not options.scores
         return (self._fastest if plain else self._torch).search(sources, options)
 
     @cached_property
     def _torch(self) -> Searcher:
-        return TorchSearcher(self.folder)
+        return searcher(self.folder.model, output_layer(self.folder.output))
 
     @cached_property
     def _fastest(self) -> Searcher:

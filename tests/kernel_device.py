@@ -1,7 +1,7 @@
 """Where tests run Triton kernels: on a GPU, or on a CPU under Triton's interpreter.
 
 Triton looks at TRITON_INTERPRET while it is imported itself, and once more at every kernel. So it
-is set for these imports alone: everywhere else `scones.kernels.usable` says no to a CPU. A module
+is set for these imports alone: everywhere else `scones.hardware.usable` says no to a CPU. A module
 that imports this one is skipped where Triton is not installed.
 """
 

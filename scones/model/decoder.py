@@ -6,8 +6,6 @@ kept once a sentence, whatever the number of beams.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 
@@ -24,21 +22,17 @@ class LayerCache:
         sentences, heads, _, size = cross_keys_BHSK.shape
         self._keys = cross_keys_BHSK.new_empty(sentences * beams, heads, _CHUNK, size)
         self._values = torch.empty_like(self._keys)
-        self._length = 0
+        self.length = 0
 
     def append(self, keys_NH1K: Tensor, values_NH1K: Tensor) -> tuple[Tensor, Tensor]:
         """Add one position a row and give all positions so far."""
-        if self._length == self._keys.size(2):
+        if self.length == self._keys.size(2):
             self._keys = torch.cat([self._keys, torch.empty_like(self._keys)], dim=2)
             self._values = torch.cat([self._values, torch.empty_like(self._values)], dim=2)
-        self._keys[:, :, self._length] = keys_NH1K[:, :, 0]
-        self._values[:, :, self._length] = values_NH1K[:, :, 0]
-        self._length += 1
-        return self._keys[:, :, : self._length], self._values[:, :, : self._length]
-
-    def rewind(self, length: int) -> None:
-        """Forget all but the first positions."""
-        self._length = length
+        self._keys[:, :, self.length] = keys_NH1K[:, :, 0]
+        self._values[:, :, self.length] = values_NH1K[:, :, 0]
+        self.length += 1
+        return self._keys[:, :, : self.length], self._values[:, :, : self.length]
 
     def take_rows(self, rows_N: Tensor) -> None:
         """Let row i continue what row rows[i] has seen."""
@@ -52,7 +46,7 @@ class LayerCache:
 
     def _taken(self, buffer_NHTK: Tensor, rows_N: Tensor) -> Tensor:
         # With room for a few positions more; it is cheaper to copy than to make afterwards.
-        return buffer_NHTK[:, :, : self._length + _SPARE].index_select(0, rows_N)
+        return buffer_NHTK[:, :, : self.length + _SPARE].index_select(0, rows_N)
 
 
 class DecoderState:
@@ -73,12 +67,6 @@ class DecoderState:
     def rows(self) -> int:
         """How many rows they take."""
         return self.sentences * self.beams
-
-    def rewind(self, length: int) -> None:
-        """Forget all but the first positions."""
-        self.length = length
-        for layer in self.layers:
-            layer.rewind(length)
 
     def reorder(self, rows_N: Tensor) -> None:
         """Let row i continue row rows[i] of the same sentence."""
@@ -106,13 +94,20 @@ class JoinedState:
         """Take in another state's sentences, behind those that are here."""
         self.parts += other.parts
 
-    def positions(self) -> Tensor:
-        """Give the position (N) that each row is to write next."""
-        return torch.tensor([part.length for part in self.parts for _ in range(part.rows)])
+    @property
+    def sizes(self) -> list[int]:
+        """The rows of each batch."""
+        return [part.rows for part in self.parts]
 
-    def split(self, x_NX: Tensor) -> Iterator[tuple[DecoderState, Tensor]]:
-        """Give each part its rows."""
-        return zip(self.parts, x_NX.split([part.rows for part in self.parts]), strict=True)
+    @property
+    def layers(self) -> list[LayerCache]:
+        """The caches of a state that is a single batch."""
+        (part,) = self.parts
+        return part.layers
+
+    def embed_positions(self, table_TD: Tensor) -> Tensor:
+        """Look up (N, D) the position that each row is to write next; batches differ in theirs."""
+        return torch.cat([table_TD[part.length].expand(part.rows, -1) for part in self.parts])
 
     def advance(self) -> None:
         """Go on to the next position."""
@@ -122,7 +117,7 @@ class JoinedState:
     def reorder(self, rows_N: Tensor) -> None:
         """Let row i continue row rows[i] of the same sentence."""
         begin = 0
-        for part, rows in self.split(rows_N):
+        for part, rows in zip(self.parts, rows_N.split(self.sizes), strict=True):
             part.reorder(rows - begin)
             begin += part.rows
 

@@ -16,10 +16,90 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from scones.kernels import norm as norm_kernels
 from scones.kernels.attention import attend
 from scones.kernels.decoding import add_and_norm, attend_back, attend_source
-from scones.model.spans import PackedTokens
-from scones.model.transformer import Attention, EncoderLayer, FeedForward, Transformer
+from scones.kernels.linear import linear
+from scones.model.spans import PackedTokens, Spans
+from scones.model.transformer import (
+    Attention,
+    EncoderLayer,
+    FeedForward,
+    Linear,
+    Stream,
+    Transformer,
+)
+
+# Training without padding: what the blocks of `scones.model.transformer` are handed on a GPU.
+
+
+def forward_packed(model: Transformer, source: PackedTokens, target: PackedTokens) -> Tensor:
+    """Give the hidden states (N, D) of sentences without padding."""
+    x_MD = source.embedded(model.embedding.weight, model.positions, model.source_dropout)
+    memory_MD = model.run_encoder(FusedStream(x_MD), PackedSource(source.spans))
+    x_ND = target.embedded(model.target_table.weight, model.positions, model.target_dropout)
+    attend = PackedTarget(target.spans, memory_MD, source.spans)
+    return model.run_decoder(FusedStream(x_ND), attend)
+
+
+class FusedStream(Stream):
+    """Bias, dropout, addition and norm in one pass over rows (N, D)."""
+
+    def normed(self, norm: nn.LayerNorm) -> Tensor:
+        waiting, self._waiting = self._waiting, None
+        if waiting is None:
+            self._x, normed = norm_kernels.norm(self._x, norm.weight, norm.bias, norm.eps)
+            return normed
+        made, output, dropout = waiting
+        vectors = (output.bias, norm.weight, norm.bias)
+        self._x, normed = norm_kernels.add_and_norm(
+            self._x, linear(made, output.weight, None), *vectors, norm.eps, *dropout.chance()
+        )
+        return normed
+
+    def relu(self, inner: Linear, x: Tensor) -> Tensor:
+        return linear(x, inner.weight, inner.bias, relu=True)
+
+
+class PackedSource:
+    """Source sentences one behind another, each of which attends to itself."""
+
+    def __init__(self, spans: Spans) -> None:
+        self._spans = spans
+
+    def itself(self, attention: Attention, x: Tensor) -> Tensor:
+        projected = _project(attention.inputs, x)
+        return self._spans.within(projected, attention.heads, False, *attention.chance())
+
+    def source(self, attention: Attention, x: Tensor) -> Tensor:
+        raise NotImplementedError  # an encoder has nothing but the source
+
+
+class PackedTarget:
+    """Target sentences one behind another, each of which attends to its past and its source."""
+
+    def __init__(self, spans: Spans, memory_MD: Tensor, memory_spans: Spans) -> None:
+        self._spans = spans
+        self._memory = memory_MD
+        self._memory_spans = memory_spans
+
+    def itself(self, attention: Attention, x: Tensor) -> Tensor:
+        projected = _project(attention.inputs, x)
+        return self._spans.within(projected, attention.heads, True, *attention.chance())
+
+    def source(self, attention: Attention, x: Tensor) -> Tensor:
+        assert attention.query is not None
+        queries, memory = _project(attention.query, x), _project(attention.inputs, self._memory)
+        return self._spans.across(
+            queries, memory, self._memory_spans, attention.heads, *attention.chance()
+        )
+
+
+def _project(layer: Linear, x: Tensor) -> Tensor:
+    return linear(x, layer.weight, layer.bias)
+
+
+# Translating.
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+from scones.ids import END
 
 if TYPE_CHECKING:
     from scones.model.transformer import Dropout
@@ -73,3 +77,17 @@ class PackedTokens:
         precision = torch.get_autocast_dtype(kind) if autocast else table_VD.dtype
         numbers = (self.ids_N, self.places_N)
         return embed(table_VD, positions_TD, *numbers, precision, *dropout.chance())
+
+    def to(self, device: torch.device) -> PackedTokens:
+        spans = Spans(self.spans.starts.to(device), self.spans.longest)
+        return PackedTokens(self.ids_N.to(device), self.places_N.to(device), spans)
+
+
+def packed_tokens(ids: NDArray[np.integer], lengths: NDArray[np.int64]) -> PackedTokens:
+    """Lay out sentences, given one behind another without their ends, each ended."""
+    starts = np.concatenate([[0], np.cumsum(lengths + 1)])
+    places = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths + 1)
+    ended = np.full(starts[-1], END, dtype=np.int64)
+    ended[places < np.repeat(lengths, lengths + 1)] = ids
+    spans = Spans(torch.from_numpy(starts.astype(np.int32)), int(lengths.max()) + 1)
+    return PackedTokens(torch.from_numpy(ended), torch.from_numpy(places), spans)

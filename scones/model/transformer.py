@@ -4,25 +4,28 @@ It knows nothing of probabilities: it ends in hidden states and logits, and an o
 (`scones.outputs`) does the rest. Its arithmetic is that of the Pegasus class in Hugging Face
 transformers, so that a saved model opens there (`scones.model.folder`).
 
+Each block is written once. What differs between training, a decoding step and exact search is how
+positions attend to each other, so the attention is handed to the block as an object. What a GPU
+does otherwise (`scones.model.gpu`) comes in the same way; nothing here asks for the device.
+
 Shape letters: B sentences, S source positions, T target positions, N rows (sentences × beams),
 D model size, H heads, K size of a head, V vocabulary.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator
-from typing import cast
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from scones.ids import PAD
-from scones.kernels import attention_fits, usable
 from scones.model.config import ModelConfig
-from scones.model.decoder import DecoderState, LayerCache
-from scones.model.spans import PackedTokens, Spans
+from scones.model.decoder import DecoderState, JoinedState, LayerCache
 
 # Dropout, and a cheap source of chance for kernels.
 #
@@ -87,89 +90,76 @@ def _hash(number: Tensor, seed: Tensor) -> Tensor:
     return (number ^ ((number >> 13) & 0x7FFFF)) * -0x3D4D51CB
 
 
-# A linear layer that takes its kernels where it finds rows on a device that has them.
+# Linear layers, plain and prepacked.
 
 
 class Linear(nn.Linear):
-    """PyTorch's layer, with a faster way for rows (N, D) on a GPU."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Multiply and add the bias."""
-        return self._fast(x) if _has_kernels(x) else super().forward(x)
+    """PyTorch's layer, with a name for the ReLU that follows it: some ways of computing fuse it."""
 
     def relu(self, x: Tensor) -> Tensor:
-        """Do the same, and cut what is negative."""
-        return self._fast(x, relu=True) if _has_kernels(x) else functional.relu(super().forward(x))
-
-    def without_bias(self, x: Tensor) -> Tensor:
-        """Multiply only."""
-        if not _has_kernels(x):
-            return functional.linear(x, self.weight)
-        from scones.kernels.linear import linear
-
-        return linear(x, self.weight, None)
-
-    def _fast(self, x: Tensor, relu: bool = False) -> Tensor:
-        from scones.kernels.linear import linear
-
-        return linear(x, self.weight, self.bias, relu)
+        return functional.relu(self(x))
 
 
-def _has_kernels(x: Tensor) -> bool:
-    return x.ndim == 2 and usable(x.device)
+class PrepackedLinear(nn.Module):
+    """A linear layer for a CPU whose matrix oneDNN has put into the order in which it reads it.
+
+    It can only compute: its weights can be neither trained nor saved.
+    """
+
+    def __init__(self, weight_OI: Tensor, bias_O: Tensor) -> None:
+        super().__init__()
+        self._weight = torch.ops.mkldnn._reorder_linear_weight(weight_OI.detach().contiguous())
+        self._bias = bias_O.detach()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._product(x, "none")
+
+    def relu(self, x: Tensor) -> Tensor:
+        return self._product(x, "relu")
+
+    def _product(self, x: Tensor, activation: str) -> Tensor:
+        y: Tensor = torch.ops.mkldnn._linear_pointwise(
+            x, self._weight, self._bias, activation, [], ""
+        )
+        return y
 
 
-# The stream through a stack of layers: what every block reads, normed, and adds to.
-
-Waiting = tuple[Tensor, Linear, Dropout]
+# The residual stream: what every block reads, normed, and adds to.
 
 
 class Stream:
-    """A sum to which blocks add; the last addition waits for the next norm.
+    """The sum to which blocks add.
 
-    On a GPU both are done in one pass (`fused`), for which the sum has to be rows (N, D).
+    The last addition waits for the next norm: a GPU does bias, dropout, addition and norm in one
+    pass over the numbers (`scones.model.gpu.FusedStream`), so they have to meet in one place.
     """
 
-    def __init__(self, x: Tensor, fused: bool) -> None:
+    def __init__(self, x: Tensor) -> None:
         self._x = x
-        self._fused = fused
-        self._waiting: Waiting | None = None
+        self._waiting: tuple[Tensor, Linear, Dropout] | None = None
 
     def add(self, made: Tensor, output: Linear, dropout: Dropout) -> None:
         """Add what a block made, sent through its output layer and dropout."""
         self._waiting = made, output, dropout
 
     def normed(self, norm: nn.LayerNorm) -> Tensor:
-        """Give the norm of the sum."""
-        waiting, self._waiting = self._waiting, None
-        if self._fused:
-            return self._normed_by_kernels(norm, waiting)
-        if waiting is not None:
-            made, output, dropout = waiting
+        if self._waiting is not None:
+            made, output, dropout = self._waiting
             self._x = self._x + dropout(output(made))
+            self._waiting = None
         normed: Tensor = norm(self._x)
         return normed
 
-    def _normed_by_kernels(self, norm: nn.LayerNorm, waiting: Waiting | None) -> Tensor:
-        from scones.kernels import norm as kernels
-
-        if waiting is None:
-            self._x, normed = kernels.norm(self._x, norm.weight, norm.bias, norm.eps)
-            return normed
-        made, output, dropout = waiting
-        vectors = (output.bias, norm.weight, norm.bias)
-        self._x, normed = kernels.add_and_norm(
-            self._x, output.without_bias(made), *vectors, norm.eps, *dropout.chance()
-        )
-        return normed
+    def relu(self, linear: Linear, x: Tensor) -> Tensor:
+        """The inner half of a feed-forward block."""
+        return linear.relu(x)
 
 
-Extent = Tensor | Spans | None
-"""Where sentences end: a mask over padded ones, spans of packed ones, or nowhere special."""
+# Attention: the module holds weights, the objects behind it say who may look at whom.
 
 
 class Attention(nn.Module):
-    """Multi-head attention: over the sequence itself, or from it over a memory."""
+    """The weights of multi-head attention: over the sequence itself, or (`crossing`) a memory."""
 
     def __init__(self, config: ModelConfig, noise: Noise, *, crossing: bool) -> None:
         super().__init__()
@@ -182,40 +172,21 @@ class Attention(nn.Module):
         self.inputs = Linear(size, 2 * size if crossing else 3 * size)  # key, value | q, k, v
         self.output = Linear(size, size)
 
+    def queries(self, x: Tensor) -> Tensor:
+        """The queries of attention over a memory."""
+        assert self.query is not None
+        queries: Tensor = self.query(x)
+        return queries
+
     def keys_and_values(self, memory_BSD: Tensor) -> tuple[Tensor, Tensor]:
         """Project a memory once; every target position attends to the result."""
-        keys, values = self._split_heads(self.inputs(memory_BSD), parts=2)
+        keys, values = self.split_heads(self.inputs(memory_BSD), parts=2)
         return keys, values
 
-    def forward(self, x: Tensor, extent: Extent = None, causal: bool = False) -> Tensor:
-        """Attend over the sequence itself; what is mixed has yet to go through `output`."""
-        if isinstance(extent, Spans):
-            return extent.within(self.inputs(x), self.heads, causal, *self._chance())
-        queries, keys, values = self._split_heads(self.inputs(x), parts=3)
-        return self.attend(queries, keys, values, extent, causal)
-
-    def over(self, x: Tensor, memory: Tensor, extent: Extent, memory_extent: Extent) -> Tensor:
-        """Attend from x over a memory, likewise."""
-        if isinstance(extent, Spans) and isinstance(memory_extent, Spans):
-            assert self.query is not None
-            return extent.across(
-                self.query(x), self.inputs(memory), memory_extent, self.heads, *self._chance()
-            )
-        assert not isinstance(memory_extent, Spans)
-        return self.cross(x, *self.keys_and_values(memory), memory_extent)
-
-    def cross(self, x_BTD: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-        """Attend from x over a memory that was projected before."""
-        assert self.query is not None
-        (queries,) = self._split_heads(self.query(x_BTD), parts=1)
-        return self.attend(queries, keys, values, mask)
-
-    def step(self, x_ND: Tensor, cache: LayerCache) -> Tensor:
-        """Attend from one new position over it and all positions before it."""
-        queries, keys, values = self._split_heads(self.inputs(x_ND.unsqueeze(1)), parts=3)
-        keys, values = cache.append(keys, values)
-        mixed_ND: Tensor = self.attend(queries, keys, values).squeeze(1)
-        return mixed_ND
+    def split_heads(self, x_BTX: Tensor, parts: int) -> tuple[Tensor, ...]:
+        batch, length, _ = x_BTX.shape
+        x_pBHTK = x_BTX.view(batch, length, parts, self.heads, -1).permute(2, 0, 3, 1, 4)
+        return x_pBHTK.unbind(0)
 
     def attend(
         self,
@@ -225,27 +196,103 @@ class Attention(nn.Module):
         mask: Tensor | None = None,
         causal: bool = False,
     ) -> Tensor:
-        """Run fused attention and put the heads together again."""
+        """Run fused attention and put the heads together again: (B, T, D)."""
         dropout = self.dropout if self.training else 0.0
-        queries = queries_BHTK
         fused = functional.scaled_dot_product_attention
         # For short sentences PyTorch's fused bf16 kernel takes 2-6 times as long on a CPU
         # (benchmarks/cpu_attention.py).
         short = keys_BHSK.size(2) <= 128
-        attention = plain_attention if _is_cpu_bf16(queries) and short else fused
+        attention = plain_attention if _is_cpu_bf16(queries_BHTK) and short else fused
         mixed_BHTK = attention(
-            queries, keys_BHSK, values_BHSK, attn_mask=mask, dropout_p=dropout, is_causal=causal
-        )
+            queries_BHTK, keys_BHSK, values_BHSK, attn_mask=mask, dropout_p=dropout,
+            is_causal=causal,
+        )  # fmt: skip
         return mixed_BHTK.transpose(1, 2).flatten(2)
 
-    def _chance(self) -> tuple[Tensor, float]:
-        """Give the seed and the rate at which weights are dropped."""
+    def chance(self) -> tuple[Tensor, float]:
+        """This step's seed and the rate at which attention weights are dropped, for kernels."""
         return self.noise.seeds_S[self.site], self.dropout if self.training else 0.0
 
-    def _split_heads(self, x_BTX: Tensor, parts: int) -> tuple[Tensor, ...]:
-        batch, length, _ = x_BTX.shape
-        x_pBHTK = x_BTX.view(batch, length, parts, self.heads, -1).permute(2, 0, 3, 1, 4)
-        return x_pBHTK.unbind(0)
+
+class Attend(Protocol):
+    """How a block's positions attend; what is mixed has yet to go through `attention.output`."""
+
+    def itself(self, attention: Attention, x: Tensor) -> Tensor:
+        """Attend from normed positions over their own sequence."""
+
+    def source(self, attention: Attention, x: Tensor) -> Tensor:
+        """Attend from normed target positions over the source."""
+
+
+class WholeSource:
+    """All positions of padded source sentences, in both directions."""
+
+    def __init__(self, mask: Tensor | None) -> None:
+        self._mask = mask
+
+    def itself(self, attention: Attention, x_BSD: Tensor) -> Tensor:
+        queries, keys, values = attention.split_heads(attention.inputs(x_BSD), parts=3)
+        return attention.attend(queries, keys, values, self._mask)
+
+    def source(self, attention: Attention, x: Tensor) -> Tensor:
+        raise NotImplementedError  # an encoder has nothing but the source
+
+
+class WholeTarget:
+    """All positions of target sentences at once: training and scoring."""
+
+    def __init__(self, memory_BSD: Tensor, mask: Tensor | None) -> None:
+        self._memory = memory_BSD
+        self._mask = mask
+
+    def itself(self, attention: Attention, x_BTD: Tensor) -> Tensor:
+        # No mask: padding comes last, so that no real position can see it.
+        queries, keys, values = attention.split_heads(attention.inputs(x_BTD), parts=3)
+        return attention.attend(queries, keys, values, causal=True)
+
+    def source(self, attention: Attention, x_BTD: Tensor) -> Tensor:
+        keys, values = attention.keys_and_values(self._memory)
+        (queries,) = attention.split_heads(attention.queries(x_BTD), parts=1)
+        return attention.attend(queries, keys, values, self._mask)
+
+
+class CachedTarget:
+    """One new position a row, over what the cache holds of the positions before it.
+
+    A product of a few rows takes nearly as long as one of many. So the rows of all batches that
+    are decoded together share every product, while each batch attends to its own past and sources.
+    """
+
+    def __init__(self, parts: list[DecoderState], sizes: list[int], layer: int) -> None:
+        self._parts = parts
+        self._sizes = sizes
+        self._layer = layer
+
+    def itself(self, attention: Attention, x_ND: Tensor) -> Tensor:
+        mixed = []
+        for part, projected_NX in self._split(attention.inputs(x_ND)):
+            shape = (projected_NX.size(0), 3, attention.heads, 1, -1)
+            queries, keys, values = projected_NX.view(shape).unbind(1)
+            keys, values = part.layers[self._layer].append(keys, values)
+            mixed.append(attention.attend(queries, keys, values).flatten(0, 1))
+        return torch.cat(mixed)
+
+    def source(self, attention: Attention, x_ND: Tensor) -> Tensor:
+        mixed = []
+        for part, queries_ND in self._split(attention.queries(x_ND)):
+            # All beams of a sentence attend over the same source: B × beams queries, B memories.
+            shape = (-1, part.beams, attention.heads, x_ND.size(1) // attention.heads)
+            queries = queries_ND.view(shape).transpose(1, 2)
+            cache = part.layers[self._layer]
+            found = attention.attend(queries, cache.cross_keys, cache.cross_values, part.mask)
+            mixed.append(found.flatten(0, 1))
+        return torch.cat(mixed)
+
+    def _split(self, x_NX: Tensor) -> Iterator[tuple[DecoderState, Tensor]]:
+        return zip(self._parts, x_NX.split(self._sizes), strict=True)
+
+
+# The layers hold weights; the blocks say what is done with them.
 
 
 class FeedForward(nn.Module):
@@ -256,10 +303,9 @@ class FeedForward(nn.Module):
         self.inner = Linear(config.size, config.feed_forward)
         self.outer = Linear(config.feed_forward, config.size)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Apply it to every position."""
-        output: Tensor = self.outer(self.inner.relu(x))
-        return output
+
+# The order of the attributes is the order in which dropout sites are numbered and weights drawn:
+# another order would train another model from the same seed.
 
 
 class EncoderLayer(nn.Module):
@@ -273,13 +319,6 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
         self.attention_dropout = Dropout(config.dropout, noise)
         self.feed_forward_dropout = Dropout(config.dropout, noise)
-
-    def forward(self, stream: Stream, extent: Extent) -> None:
-        """Transform the source positions."""
-        mixed = self.attention(stream.normed(self.attention_norm), extent)
-        stream.add(mixed, self.attention.output, self.attention_dropout)
-        inside = self.feed_forward.inner.relu(stream.normed(self.feed_forward_norm))
-        stream.add(inside, self.feed_forward.outer, self.feed_forward_dropout)
 
 
 class DecoderLayer(nn.Module):
@@ -297,27 +336,25 @@ class DecoderLayer(nn.Module):
         self.cross_dropout = Dropout(config.dropout, noise)
         self.feed_forward_dropout = Dropout(config.dropout, noise)
 
-    def forward(
-        self, stream: Stream, memory: Tensor, extent: Extent, memory_extent: Extent
-    ) -> None:
-        """Transform all target positions at once (training, scoring)."""
-        mixed = self.attention(stream.normed(self.attention_norm), extent, causal=True)
-        stream.add(mixed, self.attention.output, self.attention_dropout)
-        mixed = self.cross.over(stream.normed(self.cross_norm), memory, extent, memory_extent)
-        stream.add(mixed, self.cross.output, self.cross_dropout)
-        inside = self.feed_forward.inner.relu(stream.normed(self.feed_forward_norm))
-        stream.add(inside, self.feed_forward.outer, self.feed_forward_dropout)
 
-    def step(self, x_ND: Tensor, cache: LayerCache, mask: Tensor | None) -> Tensor:
-        """Transform one new target position a row."""
-        mixed_ND = self.attention.step(self.attention_norm(x_ND), cache)
-        x_ND = x_ND + self.attention.output(mixed_ND)
-        # All beams of a sentence attend over the same source: B × beams queries, B memories.
-        sentences = cache.cross_keys.size(0)
-        x_BkD = self.cross_norm(x_ND).view(sentences, -1, x_ND.size(-1))
-        mixed_BkD = self.cross.cross(x_BkD, cache.cross_keys, cache.cross_values, mask)
-        x_ND = x_ND + self.cross.output(mixed_BkD.view_as(x_ND))
-        return x_ND + self.feed_forward(self.feed_forward_norm(x_ND))
+def encoder_block(layer: EncoderLayer, stream: Stream, attend: Attend) -> None:
+    mixed = attend.itself(layer.attention, stream.normed(layer.attention_norm))
+    stream.add(mixed, layer.attention.output, layer.attention_dropout)
+    _feed_forward_block(layer, stream)
+
+
+def decoder_block(layer: DecoderLayer, stream: Stream, attend: Attend) -> None:
+    """The decoder, once for all: training and scoring, decoding steps and exact search."""
+    mixed = attend.itself(layer.attention, stream.normed(layer.attention_norm))
+    stream.add(mixed, layer.attention.output, layer.attention_dropout)
+    mixed = attend.source(layer.cross, stream.normed(layer.cross_norm))
+    stream.add(mixed, layer.cross.output, layer.cross_dropout)
+    _feed_forward_block(layer, stream)
+
+
+def _feed_forward_block(layer: EncoderLayer | DecoderLayer, stream: Stream) -> None:
+    inside = stream.relu(layer.feed_forward.inner, stream.normed(layer.feed_forward_norm))
+    stream.add(inside, layer.feed_forward.outer, layer.feed_forward_dropout)
 
 
 class Transformer(nn.Module):
@@ -342,7 +379,7 @@ class Transformer(nn.Module):
         self.output_bias = nn.Parameter(torch.zeros(config.vocabulary))
         self.source_dropout = Dropout(config.dropout, noise)
         self.target_dropout = Dropout(config.dropout, noise)
-        self.head: nn.Module | None = None  # what computes logits instead, where it is packed
+        self.head: PrepackedLinear | None = None  # computes logits where weights are prepacked
         self.positions: Tensor
         self.register_buffer("positions", sinusoids(config.max_length, config.size), False)
         self._initialise()
@@ -366,86 +403,103 @@ class Transformer(nn.Module):
         """Where the weights are."""
         return self.output_bias.device
 
-    @property
-    def has_kernels(self) -> bool:
-        """Whether the kernels that need no padding take this model where it is."""
-        return usable(self.device) and attention_fits(self.config.size // self.config.heads)
-
     def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
         """Give the hidden states (B, T, D) that predict each next token of `target_BT`."""
         mask = source_mask(source_BS)
         memory_BSD = self.encode(source_BS, mask)
         x_BTD = self.embed_target(target_BT) + self.positions[: target_BT.size(1)]
-        return self._decode(self.target_dropout(x_BTD), memory_BSD, None, mask)
-
-    def forward_packed(self, source: PackedTokens, target: PackedTokens) -> Tensor:
-        """Give the hidden states (N, D) of sentences without padding."""
-        x_MD = source.embedded(self.embedding.weight, self.positions, self.source_dropout)
-        memory_MD = self._encode(x_MD, source.spans)
-        x_ND = target.embedded(self._target_table.weight, self.positions, self.target_dropout)
-        return self._decode(x_ND, memory_MD, target.spans, source.spans)
+        stream = Stream(self.target_dropout(x_BTD))
+        return self.run_decoder(stream, WholeTarget(memory_BSD, mask))
 
     def encode(self, source_BS: Tensor, mask: Tensor | None) -> Tensor:
         """Give the memory (B, S, D) that the decoder attends over."""
-        x_BSD = self._embed_source(source_BS) + self.positions[: source_BS.size(1)]
-        return self._encode(self.source_dropout(x_BSD), mask)
+        embedded_BSD = self.embedding(source_BS) * math.sqrt(self.config.size)
+        x_BSD = embedded_BSD + self.positions[: source_BS.size(1)]
+        return self.run_encoder(Stream(self.source_dropout(x_BSD)), WholeSource(mask))
 
-    def _encode(self, x: Tensor, extent: Extent) -> Tensor:
-        stream = Stream(x, fused=isinstance(extent, Spans))
+    def run_encoder(self, stream: Stream, attend: Attend) -> Tensor:
         for layer in self.encoder:
-            layer(stream, extent)
+            encoder_block(cast(EncoderLayer, layer), stream, attend)
         return stream.normed(self.encoder_norm)
 
-    def _decode(self, x: Tensor, memory: Tensor, extent: Extent, memory_extent: Extent) -> Tensor:
-        stream = Stream(x, fused=isinstance(extent, Spans))
-        for layer in self.decoder:
-            layer(stream, memory, extent, memory_extent)
+    def run_decoder(self, stream: Stream, attend: Attend) -> Tensor:
+        for layer in self.decoder_layers():
+            decoder_block(layer, stream, attend)
         return stream.normed(self.decoder_norm)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Give the logits (…, V) of hidden states (…, D)."""
         if self.head is not None:
-            packed: Tensor = self.head(hidden)
-            return packed
+            return self.head(hidden)
         return functional.linear(hidden, self.output_weight, self.output_bias)
 
-    def start(self, source_BS: Tensor, beams: int = 1) -> DecoderState:
+    def start(self, source_BS: Tensor, beams: int = 1) -> JoinedState:
         """Encode sentences and open a cache with `beams` rows for each of them."""
         mask = source_mask(source_BS)
         memory_BSD = self.encode(source_BS, mask)
-        projected = [layer.cross.keys_and_values(memory_BSD) for layer in self.decoder_layers()]
-        layers = [LayerCache(keys, values, beams) for keys, values in projected]
-        return DecoderState(layers, mask, beams)
+        layers = []
+        for layer in self.decoder_layers():
+            keys, values = layer.cross.keys_and_values(memory_BSD)
+            # Every step reads them, so it pays to put them in order once. The same goes for the
+            # mask, which PyTorch's attention would turn into numbers at every call.
+            layers.append(LayerCache(keys.contiguous(), values.contiguous(), beams))
+        if mask is not None:
+            mask = torch.where(mask, 0.0, float("-inf")).to(memory_BSD.dtype)
+        return JoinedState([DecoderState(layers, mask, beams)])
 
-    def step(self, state: DecoderState, tokens_N: Tensor) -> Tensor:
+    def step(self, state: JoinedState, tokens_N: Tensor) -> Tensor:
         """Feed one token a row and give the logits (N, V) of the next; the state grows by one."""
         return self.logits(self.hidden_step(state, tokens_N))
 
-    def hidden_step(self, state: DecoderState, tokens_N: Tensor) -> Tensor:
+    def hidden_step(self, state: JoinedState, tokens_N: Tensor) -> Tensor:
         """Step, but stop at the hidden states (N, D) that the logits are made of."""
-        x_ND = self.embed_target(tokens_N) + self.positions[state.length]
-        for layer, cache in zip(self.decoder_layers(), state.layers, strict=True):
-            x_ND = layer.step(x_ND, cache, state.mask)
-        state.length += 1
-        hidden_ND: Tensor = self.decoder_norm(x_ND)
-        return hidden_ND
+        stream = Stream(self.embed_target(tokens_N) + state.embed_positions(self.positions))
+        sizes = state.sizes
+        for index, layer in enumerate(self.decoder_layers()):
+            decoder_block(layer, stream, CachedTarget(state.parts, sizes, index))
+        state.advance()
+        return stream.normed(self.decoder_norm)
 
     def decoder_layers(self) -> Iterator[DecoderLayer]:
         """Give the decoder's layers, with their type."""
         return cast(Iterator[DecoderLayer], iter(self.decoder))
 
-    def _embed_source(self, tokens: Tensor) -> Tensor:
-        embedded: Tensor = self.embedding(tokens) * math.sqrt(self.config.size)
-        return embedded
-
     def embed_target(self, tokens: Tensor) -> Tensor:
         """Give the embeddings of target tokens, without their positions."""
-        embedded: Tensor = self._target_table(tokens) * math.sqrt(self.config.size)
+        embedded: Tensor = self.target_table(tokens) * math.sqrt(self.config.size)
         return embedded
 
     @property
-    def _target_table(self) -> nn.Embedding:
+    def target_table(self) -> nn.Embedding:
         return self.embedding if self.config.tied_embeddings else self.target_embedding
+
+
+# Prepacking.
+
+
+def can_prepack(model: Transformer) -> bool:
+    weight = model.output_bias
+    fits = weight.device.type == "cpu" and weight.dtype == torch.float32
+    return fits and torch.backends.mkldnn.is_available()
+
+
+def prepacked(model: Transformer) -> Transformer:
+    """Give a copy of a model that translates sooner, or the model itself where oneDNN cannot help.
+
+    Plain products unpack the same weights again for every token; for the few rows of a decoding
+    step that takes as long as the product itself. The copy does not follow when the model trains.
+    """
+    if not can_prepack(model):
+        return model
+    # Weights that stay as they are, embeddings and norms, are shared with the model.
+    shared = {id(parameter): parameter for parameter in model.parameters()}
+    copied = copy.deepcopy(model, shared)
+    for module in list(copied.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, Linear):
+                setattr(module, name, PrepackedLinear(child.weight, child.bias))
+    copied.head = PrepackedLinear(model.output_weight, model.output_bias)
+    return copied
 
 
 def plain_attention(
@@ -462,8 +516,10 @@ def plain_attention(
     if is_causal:
         length = queries_BHTK.size(2)
         attn_mask = queries_BHTK.new_ones(length, length, dtype=torch.bool).tril()
-    if attn_mask is not None:
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
         scores_BHTS = scores_BHTS.masked_fill(~attn_mask, float("-inf"))
+    elif attn_mask is not None:
+        scores_BHTS = scores_BHTS + attn_mask
     weights_BHTS = functional.dropout(scores_BHTS.softmax(dim=-1), dropout_p)
     return weights_BHTS.to(values_BHSK.dtype) @ values_BHSK
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from scones.errors import SconesError
-from scones.kernels import usable
+from scones.hardware import usable
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -18,8 +18,8 @@ from torch import Tensor, distributed
 from torch.nn import functional
 
 from scones.errors import SconesError
+from scones.hardware import usable
 from scones.ids import PAD
-from scones.kernels import usable
 
 if TYPE_CHECKING:
     from scones.kernels.head import Turn

@@ -21,14 +21,14 @@ from torch import Tensor
 from scones.errors import SconesError
 from scones.ids import END, PAD
 from scones.outputs import OutputLayer
-from scones.search.greedy import Hypothesis, Stepper, should_leave
+from scones.search.greedy import Hypothesis, S, Stepper, should_leave
 
 _NEVER = float("-inf")
 
 
 @torch.inference_mode()
 def beam_search(
-    model: Stepper,
+    model: Stepper[S],
     output: OutputLayer,
     source_BS: Tensor,
     limits_B: Tensor,

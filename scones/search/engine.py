@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from scones.errors import SconesError
+from scones.hardware import gpu_path
 from scones.ids import END, PAD
-from scones.model.folder import ModelFolder
-from scones.model.packing import PackedTransformer, packed
-from scones.model.transformer import Transformer
-from scones.outputs import OutputLayer, output_layer
+from scones.model.transformer import Transformer, can_prepack, prepacked
+from scones.outputs import OutputLayer
 from scones.processes import Processes
 from scones.search.beam import beam_search, check_beam
 from scones.search.greedy import Hypothesis, Stepper, greedy_stream
 from scones.search.shortlist import Shortlist, Shortlisted
 
-if TYPE_CHECKING:
-    from scones.search.gpu import SlotSearcher
-
-# Searching for many sentences: sorted by length into batches, answered in input order.
-
 _MOST_TOKENS = 8192
-_PACKED_TOKENS = 4096
+_JOINED_TOKENS = 4096
 """With more at once a CPU is no faster: what sentences attend to outgrows its caches."""
 
 
@@ -63,6 +56,44 @@ class SearchOptions:
         return self.beam_size if self.search == "beam" else 1
 
 
+class Searcher(Protocol):
+    """An engine with a model: the ids of sentences in, hypotheses out."""
+
+    @property
+    def tells_scores(self) -> bool:
+        """Whether it can give the log-probability of every token."""
+
+    def search(
+        self, sources: Sequence[Sequence[int]], options: SearchOptions
+    ) -> list[list[Hypothesis]]:
+        """Give up to n_best hypotheses for each source; no ids hold the end of sentence.
+
+        A sentence's result does not depend on the others: its length limit and its shortlist,
+        where there is one, come from its own source alone, and padding is never attended to.
+        """
+
+
+def searcher(
+    model: Transformer,
+    output: OutputLayer,
+    precision: torch.dtype = torch.float32,
+    shortlist: Shortlist | None = None,
+    prepack: bool = True,
+) -> Searcher:
+    """Decide how a model searches: in slots on a GPU, else in batches.
+
+    A GPU's products are made in `precision`; elsewhere the model computes as it is. Slots and
+    prepacked products have weights of their own, copied now: they know nothing of later training.
+    """
+    if shortlist is None and gpu_path(model):
+        from scones.search.gpu import slot_searcher
+
+        return slot_searcher(model, output, precision)
+    if prepack and can_prepack(model):
+        return BatchSearcher(prepacked(model), output, shortlist, joined=True)
+    return BatchSearcher(model, output, shortlist)
+
+
 def search_corpus(
     model: Transformer,
     output: OutputLayer,
@@ -70,44 +101,65 @@ def search_corpus(
     options: SearchOptions,
     shortlist: Shortlist | None = None,
 ) -> list[list[Hypothesis]]:
-    """Translate sentences given as ids (no end of sentence); up to n_best hypotheses for each.
+    """Search once, with the weights as they are now: what validation does.
 
-    A sentence's result does not depend on the others: its length limit and its shortlist, where
-    there is one, come from its own source alone, and padding is never attended to.
+    The searcher is built anew for every call. One that was kept from the last validation would go
+    on searching with the weights of that time. For one call, prepacking would not pay.
     """
-    if model.has_kernels and shortlist is None:
-        from scones.search.gpu import slot_searcher
+    return searcher(model, output, shortlist=shortlist, prepack=False).search(sources, options)
 
-        return slot_searcher(model, output, torch.float32).search(sources, options)
-    stepper: Stepper = model if shortlist is None else Shortlisted(model, shortlist)
-    lengths = [len(source) + 1 for source in sources]
-    most, room = (options.max_tokens or _MOST_TOKENS) // options.beams, 0
-    if isinstance(model, PackedTransformer):
-        most = min(options.max_tokens or _PACKED_TOKENS, _PACKED_TOKENS) // options.beams
+
+@dataclass(frozen=True)
+class BatchSearcher:
+    """Sentences of like lengths together, step by step."""
+
+    model: Transformer
+    output: OutputLayer
+    shortlist: Shortlist | None = None
+    joined: bool = False
+    """Whether greedy batches begin before those in front of them are done, sharing products.
+
+    It pays where products of few rows cost as much as those of many: on a CPU with prepacked
+    weights.
+    """
+    tells_scores: ClassVar[bool] = True
+
+    def search(
+        self, sources: Sequence[Sequence[int]], options: SearchOptions
+    ) -> list[list[Hypothesis]]:
+        most, room = (options.max_tokens or _MOST_TOKENS) // options.beams, 0
+        if self.joined:
+            most = min(options.max_tokens or _JOINED_TOKENS, _JOINED_TOKENS) // options.beams
+            if options.search == "greedy":
+                most, room = most // 4, most
+        plan = list(batches_by_length([len(source) + 1 for source in sources], most))
+        batches = (self._tensors([sources[index] for index in batch]) for batch in plan)
+        results: list[list[Hypothesis]] = [[] for _ in sources]
+        for batch, found in zip(plan, self._search(batches, room, options), strict=True):
+            for index, hypotheses in zip(batch, found, strict=True):
+                results[index] = hypotheses
+        return results
+
+    def _search(
+        self, batches: Iterable[tuple[Tensor, Tensor]], room: int, options: SearchOptions
+    ) -> list[list[list[Hypothesis]]]:
+        stepper: Stepper[Any] = self.model
+        if self.shortlist is not None:
+            stepper = Shortlisted(self.model, self.shortlist)
         if options.search == "greedy":
-            most, room = most // 4, most
-    plan = list(batches_by_length(lengths, most))
-    batches = (_tensors(model, [sources[index] for index in batch]) for batch in plan)
-    if options.search == "beam":
+            single = greedy_stream(stepper, self.output, batches, room, options.scores)
+            return [[[hypothesis] for hypothesis in batch] for batch in single]
         beam, n_best, penalty = options.beam_size, options.n_best, options.length_penalty
-        found = [
-            beam_search(stepper, output, source_BS, limits_B, beam, n_best, penalty)
+        return [
+            beam_search(stepper, self.output, source_BS, limits_B, beam, n_best, penalty)
             for source_BS, limits_B in batches
         ]
-    else:
-        single = greedy_stream(stepper, output, batches, room, options.scores)
-        found = [[[hypothesis] for hypothesis in batch] for batch in single]
-    results: list[list[Hypothesis]] = [[] for _ in sources]
-    for batch, translations in zip(plan, found, strict=True):
-        for index, hypotheses in zip(batch, translations, strict=True):
-            results[index] = hypotheses
-    return results
 
-
-def _tensors(model: Transformer, sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """Give a batch of sources and the length limits of their translations."""
-    limits = [length_limit(len(source) + 1, model.config.max_length) for source in sources]
-    return padded(sources, model.device), torch.tensor(limits, device=model.device)
+    def _tensors(self, sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+        """A batch of sources and the length limits of their translations."""
+        longest, device = self.model.config.max_length, self.model.device
+        limits = [length_limit(len(source) + 1, longest) for source in sources]
+        return padded(sources, device), torch.tensor(limits, device=device)
 
 
 def length_limit(source_length: int, longest: int) -> int:
@@ -115,19 +167,39 @@ def length_limit(source_length: int, longest: int) -> int:
     return min(longest, 2 * source_length + 20)
 
 
+Cost = Callable[[int, int], int]
+
+
+def chunks(order: Iterable[int], *limits: tuple[Cost, int]) -> Iterator[list[int]]:
+    """Divide indices, in this order, into chunks within limits; one alone is always allowed.
+
+    A limit is the most that the costs of a chunk may add up to, behind a function that tells the
+    cost of an index from the first index of its chunk and from itself.
+    """
+    chunk: list[int] = []
+    left = [most for _, most in limits]
+    for index in order:
+        if chunk:
+            costs = [cost(chunk[0], index) for cost, _ in limits]
+            left = [most - cost for most, cost in zip(left, costs, strict=True)]
+            if min(left) < 0:
+                yield chunk
+                chunk = []
+        if not chunk:
+            left = [most - cost(index, index) for cost, most in limits]
+        chunk.append(index)
+    if chunk:
+        yield chunk
+
+
+def longest_first(lengths: Sequence[int]) -> list[int]:
+    return sorted(range(len(lengths)), key=lambda index: -lengths[index])
+
+
 def batches_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
     """Group indices of like lengths, the longest first, at most `max_tokens` padded tokens each."""
-    batch: list[int] = []
-    longest = 1
-    for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
-        if batch and (len(batch) + 1) * longest > max_tokens:
-            yield batch
-            batch = []
-        if not batch:
-            longest = lengths[index]
-        batch.append(index)
-    if batch:
-        yield batch
+    # Padding makes every sentence as long as the first, the longest.
+    return chunks(longest_first(lengths), (lambda first, _: lengths[first], max_tokens))
 
 
 def padded(sentences: Sequence[Sequence[int]], device: torch.device) -> Tensor:
@@ -152,52 +224,6 @@ def score_batch(
     terms_N = output.scores_of(logits_NV, target_BT.flatten()[real_N]).double()
     lengths = (target_BT != PAD).sum(dim=1).tolist()
     return [terms.tolist() for terms in terms_N.split(lengths)]
-
-
-class Searcher(Protocol):
-    """An engine with a model: the ids of sentences in, hypotheses out."""
-
-    @property
-    def tells_scores(self) -> bool:
-        """Whether it can give the log-probability of every token."""
-
-    def search(
-        self, sources: Sequence[Sequence[int]], options: SearchOptions
-    ) -> list[list[Hypothesis]]:
-        """Give up to n_best hypotheses for each source; no ids hold the end of sentence."""
-
-
-@dataclass(frozen=True)
-class TorchSearcher:
-    """PyTorch, which can do all there is."""
-
-    folder: ModelFolder
-    shortlist: Shortlist | None = None
-    precision: torch.dtype = torch.float32
-    """Of the products, where a GPU's kernels make them; else the model is as it is."""
-    tells_scores: ClassVar[bool] = True
-
-    def search(
-        self, sources: Sequence[Sequence[int]], options: SearchOptions
-    ) -> list[list[Hypothesis]]:
-        """Search in slots on a GPU, and in batches of like lengths elsewhere."""
-        if self._slots is not None:
-            return self._slots.search(sources, options)
-        output = output_layer(self.folder.output)
-        return search_corpus(self._model, output, sources, options, self.shortlist)
-
-    @cached_property
-    def _slots(self) -> SlotSearcher | None:
-        if self.shortlist is not None or not self.folder.model.has_kernels:
-            return None
-        from scones.search.gpu import slot_searcher
-
-        output = output_layer(self.folder.output)
-        return slot_searcher(self.folder.model, output, self.precision)
-
-    @cached_property
-    def _model(self) -> Transformer:
-        return packed(self.folder.model)
 
 
 Job = tuple[Sequence[Sequence[int]], SearchOptions]

@@ -20,15 +20,18 @@ from typing import ClassVar, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from scones.hardware import spare_memory
+from scones.hardware import gpu_path, spare_memory
 from scones.ids import END, PAD
+from scones.model.transformer import Transformer
 from scones.outputs import OutputLayer
+from scones.search.engine import chunks
 from scones.search.frontier import (
     BYTES_A_PREFIX,
     ExactOptions,
     ExactResult,
     Ledger,
     Limit,
+    PooledTransformer,
     Prefixes,
     Stack,
     Tree,
@@ -77,6 +80,15 @@ class Expander(Protocol):
         """
 
 
+def expander_for(model: Transformer, precision: torch.dtype) -> Expander:
+    """Decide how a model expands prefixes; a GPU's kernels compute in a format of their own."""
+    if not gpu_path(model):
+        return PooledTransformer(model)
+    from scones.search.gpu import PooledInference
+
+    return PooledInference(model, precision)
+
+
 def exact_search(
     expander: Expander,
     output: OutputLayer,
@@ -97,7 +109,12 @@ def exact_search(
     deadline = math.inf if options.max_seconds is None else began + options.max_seconds
     memory = options.max_memory or _free_memory(expander.device)
     held = _held_memory(expander.device)
-    for load in _loads(expander, sources, memory // 5):
+
+    def bytes_of(_: int, index: int) -> int:
+        return expander.bytes_a_source(len(sources[index]) + 1)
+
+    # The sources of a load share a fifth of the memory; see `_Search` for the rest.
+    for load in chunks(range(len(sources)), (bytes_of, memory // 5)):
         search = _Search(
             expander,
             output,
@@ -135,23 +152,6 @@ def _free_memory(device: torch.device) -> int:
 def _held_memory(device: torch.device) -> int:
     """Give the memory that PyTorch holds, in use or for later."""
     return torch.cuda.memory_reserved(device) if device.type == "cuda" else 0
-
-
-def _loads(
-    expander: Expander, sources: Sequence[Sequence[int]], memory: int
-) -> Iterator[list[int]]:
-    """Divide sentences so that the sources of a load fit into some memory; one always does."""
-    load: list[int] = []
-    taken = 0
-    for index, source in enumerate(sources):
-        more = expander.bytes_a_source(len(source) + 1)
-        if load and taken + more > memory:
-            yield load
-            load, taken = [], 0
-        load.append(index)
-        taken += more
-    if load:
-        yield load
 
 
 class _Search:

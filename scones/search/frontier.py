@@ -13,12 +13,23 @@ import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from itertools import accumulate, pairwise
 from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from scones.errors import SconesError
+from scones.model.transformer import (
+    Attention,
+    Stream,
+    Transformer,
+    decoder_block,
+    prepacked,
+    source_mask,
+)
+from scones.search.engine import batches_by_length, padded
 from scones.search.greedy import Hypothesis
 
 # What exact search is asked for, and what it says about its results.
@@ -238,6 +249,135 @@ class Tree:
             (some[1 : depth + 1], their[1 : depth + 1])
             for some, their, depth in zip(tokens, terms, depths, strict=True)
         ]
+
+
+# A model's half of it: keys and values in rows of the pool.
+#
+# Shape letters: B sources, S their positions, D model size, H heads, K size of a head.
+
+_ENCODED_TOGETHER = 4096
+
+
+class PooledTransformer:
+    """A Transformer as exact search needs it, on a CPU or wherever there are no kernels.
+
+    It keeps keys and values of every prefix once, in rows of a pool. A prefix reads those of the
+    prefixes before it where they lie: the rows are gathered for the moment of attending.
+    """
+
+    def __init__(self, model: Transformer) -> None:
+        self._model = prepacked(model)
+        self.device = model.device
+        self.precision = model.output_bias.dtype
+        config = model.config
+        self.vocabulary = config.vocabulary
+        self._layers = list(self._model.decoder_layers())
+        self._number = 2 * config.size * len(self._layers) * self.precision.itemsize
+        self._pools_P2D: list[Tensor] = []
+        self._memories_S2D: list[Tensor] = []
+        self._spans: list[slice] = []
+        """Where each source lies in them."""
+
+    @property
+    def bytes_a_row(self) -> int:
+        """The memory that keys and values of a prefix take."""
+        return self._number
+
+    def bytes_a_source(self, length: int) -> int:
+        """Give the memory that a source takes."""
+        return self._number * length
+
+    @torch.inference_mode()
+    def open(self, sources: Sequence[Sequence[int]], rows: int) -> None:
+        """Encode sentences and make room for so many prefixes."""
+        width = 2 * self._model.config.size
+        new = self._model.output_bias.new_empty
+        self._pools_P2D, self._memories_S2D = [], []  # before anything new takes their place
+        self._pools_P2D = [new(rows, width) for _ in self._layers]
+        lengths = [len(source) + 1 for source in sources]
+        starts = [0, *accumulate(lengths)]
+        self._spans = [slice(*span) for span in pairwise(starts)]
+        self._memories_S2D = [new(starts[-1], width) for _ in self._layers]
+        for batch in batches_by_length(lengths, _ENCODED_TOGETHER):
+            source_BS = padded([sources[index] for index in batch], self.device)
+            memory_BSD = self._model.encode(source_BS, source_mask(source_BS))
+            for layer, place in zip(self._layers, self._memories_S2D, strict=True):
+                for index, projected_S2D in zip(batch, layer.cross.inputs(memory_BSD), strict=True):
+                    place[self._spans[index]] = projected_S2D[: lengths[index]]
+
+    def expand(
+        self, tokens_R: Tensor, paths_RT: Tensor, depths_R: Tensor, sentences_R: Tensor
+    ) -> Tensor:
+        """Feed a token to each prefix and give the logits (R, V) of the next."""
+        model = self._model
+        stream = Stream(model.embed_target(tokens_R) + model.positions[depths_R])
+        rows = PooledRows(paths_RT, depths_R, sentences_R)
+        for layer, pool, memory in zip(
+            self._layers, self._pools_P2D, self._memories_S2D, strict=True
+        ):
+            decoder_block(layer, stream, PooledTarget(rows, pool, memory, self._spans))
+        return model.logits(stream.normed(model.decoder_norm))
+
+
+class PooledRows:
+    """Where prefixes lie, the same in every layer."""
+
+    def __init__(self, paths_RT: Tensor, depths_R: Tensor, sentences_R: Tensor) -> None:
+        self.own_R = paths_RT.gather(1, depths_R.long().unsqueeze(1)).squeeze(1)
+        positions_T = torch.arange(paths_RT.size(1), device=paths_RT.device)
+        self.real_RT = positions_T <= depths_R.unsqueeze(1)
+        self.paths_RT = paths_RT.masked_fill(~self.real_RT, 0)
+        # Those that share a source attend to it together.
+        self.order_R = sentences_R.argsort(stable=True)
+        groups = sentences_R[self.order_R].unique_consecutive(return_counts=True)
+        self.sources, self.counts = (numbers.tolist() for numbers in groups)
+
+
+class PooledTarget:
+    """The last positions of prefixes, over the rows on their paths through the pool."""
+
+    def __init__(
+        self, rows: PooledRows, pool_P2D: Tensor, memory_S2D: Tensor, spans: list[slice]
+    ) -> None:
+        self._rows = rows
+        self._pool = pool_P2D
+        self._memory = memory_S2D
+        self._spans = spans
+
+    def itself(self, attention: Attention, x_RD: Tensor) -> Tensor:
+        size, rows = x_RD.size(1), self._rows
+        queries_RD, new_R2D = attention.inputs(x_RD).split((size, 2 * size), dim=1)
+        self._pool[rows.own_R] = new_R2D
+        heads = (2, attention.heads, -1)
+        keys, values = self._pool[rows.paths_RT].unflatten(2, heads).permute(2, 0, 3, 1, 4)
+        mixed_RH1K = functional.scaled_dot_product_attention(
+            queries_RD.unflatten(1, (attention.heads, 1, -1)),
+            keys,
+            values,
+            attn_mask=rows.real_RT[:, None, None, :],
+        )
+        return mixed_RH1K.flatten(1)
+
+    def source(self, attention: Attention, x_RD: Tensor) -> Tensor:
+        rows = self._rows
+        queries_RD = attention.queries(x_RD)[rows.order_R]
+        mixed_RD = torch.empty_like(queries_RD)
+        mixed_RD[rows.order_R] = torch.cat(
+            [
+                self._attend_together(queries, self._memory[self._spans[source]], attention.heads)
+                for source, queries in zip(rows.sources, queries_RD.split(rows.counts), strict=True)
+            ]
+        )
+        return mixed_RD
+
+    def _attend_together(self, queries_rD: Tensor, memory_s2D: Tensor, heads: int) -> Tensor:
+        """Let prefixes of one sentence attend to its source."""
+        queries_HrK = queries_rD.unflatten(1, (heads, -1)).transpose(0, 1)
+        keys_HsK, values_HsK = memory_s2D.unflatten(1, (2, heads, -1)).permute(1, 2, 0, 3)
+        mixed_HrK = functional.scaled_dot_product_attention(
+            queries_HrK[None], keys_HsK[None], values_HsK[None]
+        )[0]
+        return mixed_HrK.transpose(0, 1).flatten(1)
 
 
 # What exact search knows about its sentences: bounds, what was found, what was left.

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import accumulate, chain
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -25,11 +26,11 @@ from scones.hardware import spare_memory
 from scones.ids import END, PAD
 from scones.kernels.decoding import advance
 from scones.model.gpu import Inference, Rows, Sources
-from scones.model.spans import PackedTokens, Spans
+from scones.model.spans import PackedTokens, packed_tokens
 from scones.model.transformer import Transformer
 from scones.outputs import OutputLayer
 from scones.search.beam import Candidates, Finished, History, read_out
-from scones.search.engine import SearchOptions, length_limit
+from scones.search.engine import SearchOptions, chunks, length_limit, longest_first
 from scones.search.greedy import Hypothesis, hypothesis
 
 _MOST_SLOTS, _MOST_ROWS = 512, 1024
@@ -143,10 +144,8 @@ class Slots(ABC):
             (self.limits_N, limits),
         ):
             place[:count] = torch.tensor(numbers, dtype=torch.int32, device=device)
-        for first, last in runs_of(lengths, min(ENCODED_TOGETHER, self.room.source_tokens)):
-            part = slice(starts[first], starts[last])
-            packed = packed_sources(sources[first:last], lengths[first:last], device)
-            self.model.encode(packed, [layer[part] for layer in self.sources.layers_S2D])
+        most = min(ENCODED_TOGETHER, self.room.source_tokens)
+        encode_in_runs(self.model, sources, self.sources.layers_S2D, most)
         slots = torch.arange(self.room.slots, device=device)
         self.sentences_A.copy_(torch.where(slots < count, slots, none))
         self.counts.copy_(torch.tensor([min(count, self.room.slots), count, 0]))
@@ -280,20 +279,11 @@ def loads(
     most_tokens: int = _MOST_SOURCE_TOKENS,
 ) -> Iterator[list[int]]:
     """Divide sentences into loads, the longest first, since the short ones fill the gaps."""
-    order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
-    load: list[int] = []
-    tokens = history = 0
-    for index in order:
-        more = beams * limits[load[0] if load else index]
-        too_long = tokens + lengths[index] > most_tokens
-        if load and (too_long or history + more > _MOST_HISTORY):
-            yield load
-            load, tokens, history = [], 0, 0
-        load.append(index)
-        tokens += lengths[index]
-        history += more
-    if load:
-        yield load
+    return chunks(
+        longest_first(lengths),
+        (lambda _, index: lengths[index], most_tokens),
+        (lambda first, _: beams * limits[first], _MOST_HISTORY),
+    )
 
 
 def room_for(
@@ -322,35 +312,29 @@ def _power_of_2(number: int) -> int:
     return 1 << (number - 1).bit_length()
 
 
-def runs_of(lengths: list[int], most: int) -> Iterator[tuple[int, int]]:
-    """Divide sentences into runs of at most so many tokens; a longer sentence stands alone."""
-    first = tokens = 0
-    for index, length in enumerate(lengths):
-        if index > first and tokens + length > most:
-            yield first, index
-            first, tokens = index, 0
-        tokens += length
-    yield first, len(lengths)
+def encode_in_runs(
+    model: Inference, sources: Sequence[Sequence[int]], layers_S2D: list[Tensor], most: int
+) -> None:
+    """Encode sentences one behind another, at most so many tokens at once."""
+    end = 0
+    for run in chunks(range(len(sources)), (lambda _, index: len(sources[index]) + 1, most)):
+        packed = packed_sources([sources[index] for index in run], model.device)
+        begin, end = end, end + len(packed.ids_N)
+        model.encode(packed, [layer[begin:end] for layer in layers_S2D])
 
 
-def packed_sources(
-    sources: Sequence[Sequence[int]], lengths: list[int], device: torch.device
-) -> PackedTokens:
+def packed_sources(sources: Sequence[Sequence[int]], device: torch.device) -> PackedTokens:
     """Put sentences, each ended, one behind another."""
-    total = sum(lengths)
-    ids = np.fromiter(chain.from_iterable((*source, END) for source in sources), np.int64, total)
-    starts = np.array([0, *accumulate(lengths)], dtype=np.int32)
-    places = np.arange(total) - np.repeat(starts[:-1], lengths)
-    spans = Spans(torch.from_numpy(starts).to(device), max(lengths))
-    return PackedTokens(
-        torch.from_numpy(ids).to(device), torch.from_numpy(places).to(device), spans
-    )
+    lengths = np.array([len(source) for source in sources])
+    ids = np.fromiter(chain.from_iterable(sources), np.int64, int(lengths.sum()))
+    return packed_tokens(ids, lengths).to(device)
 
 
 class SlotSearcher:
     """Translates any number of sentences with one model; rooms are kept for the next call."""
 
     _MOST_ROOMS = 4
+    tells_scores: ClassVar[bool] = True
 
     def __init__(self, model: Inference, output: OutputLayer) -> None:
         self.model = model
@@ -416,3 +400,55 @@ class SlotSearcher:
 def slot_searcher(model: Transformer, output: OutputLayer, precision: torch.dtype) -> SlotSearcher:
     """Make ready to search with a model's weights as they are now."""
     return SlotSearcher(Inference(model, precision), output)
+
+
+class PooledInference:
+    """A Transformer on a GPU: attention follows each prefix' path through the pool."""
+
+    def __init__(self, model: Transformer, precision: torch.dtype) -> None:
+        self._model = Inference(model, precision)
+        self.device = model.device
+        self.precision = precision
+        config = model.config
+        self.vocabulary = config.vocabulary
+        self._layers, self._width = config.decoder_layers, 2 * config.size
+        self._pools_P12D: list[Tensor] = []
+        self._sources: Sources | None = None
+
+    @property
+    def bytes_a_row(self) -> int:
+        """The memory that keys and values of a prefix take."""
+        return self._width * self._layers * self.precision.itemsize
+
+    def bytes_a_source(self, length: int) -> int:
+        """Give the memory that a source takes."""
+        return self.bytes_a_row * length
+
+    @torch.inference_mode()
+    def open(self, sources: Sequence[Sequence[int]], rows: int) -> None:
+        """Encode sentences and make room for so many prefixes."""
+        lengths = [len(source) + 1 for source in sources]
+        starts = [0, *accumulate(lengths)]
+        self._pools_P12D, self._sources = [], None  # before anything new takes its place
+        self._pools_P12D = [self._empty(rows, 1) for _ in range(self._layers)]
+        memories = [self._empty(starts[-1]) for _ in range(self._layers)]
+        # To encode a token takes about as much memory as a prefix.
+        encode_in_runs(self._model, sources, memories, min(ENCODED_TOGETHER, rows))
+        starts_N, lengths_N = (
+            torch.tensor(numbers, dtype=torch.int32, device=self.device)
+            for numbers in (starts[:-1], lengths)
+        )
+        self._sources = Sources(memories, starts_N, lengths_N)
+
+    def expand(
+        self, tokens_R: Tensor, paths_RT: Tensor, depths_R: Tensor, sentences_R: Tensor
+    ) -> Tensor:
+        """Feed a token to each prefix and give the logits (R, V) of the next."""
+        assert self._sources is not None
+        # The kernels look for position t of owner o in row o + t, as pools have one position a row.
+        owners_RT = paths_RT - torch.arange(paths_RT.size(1), dtype=torch.int32, device=self.device)
+        rows = Rows(depths_R.long(), sentences_R, self._pools_P12D, owners_RT)
+        return self._model.step(tokens_R, rows, self._sources)
+
+    def _empty(self, *shape: int) -> Tensor:
+        return torch.empty(*shape, self._width, dtype=self.precision, device=self.device)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Generic, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -21,11 +21,7 @@ from scones.outputs import OutputLayer
 
 
 class State(Protocol):
-    """A batch in the middle of being decoded.
-
-    Where it also has a method `join`, which takes in the sentences of another state behind its
-    own, waiting sentences can begin while others are still being written.
-    """
+    """A batch in the middle of being decoded."""
 
     def reorder(self, rows_N: Tensor) -> None:
         """Let row i continue what row rows[i], of the same sentence, has seen."""
@@ -34,13 +30,24 @@ class State(Protocol):
         """Drop all sentences but these, which come in ascending order."""
 
 
-class Stepper(Protocol):
+class JoinableState(State, Protocol):
+    """One that waiting sentences can enter while others are still being written."""
+
+    def join(self, other: Self) -> None:
+        """Take in the sentences of another state, behind those that are here."""
+
+
+S = TypeVar("S", bound=State)
+J = TypeVar("J", bound=JoinableState)
+
+
+class Stepper(Protocol[S]):
     """A model as search sees it."""
 
-    def start(self, source_BS: Tensor, beams: int = 1) -> Any:
-        """Open a `State` with `beams` rows for every source sentence."""
+    def start(self, source_BS: Tensor, beams: int = 1) -> S:
+        """Open a state with `beams` rows for every source sentence."""
 
-    def step(self, state: Any, tokens_N: Tensor) -> Tensor:
+    def step(self, state: S, tokens_N: Tensor) -> Tensor:
         """Feed one token a row and give the logits (N, V) of the next one."""
 
 
@@ -78,7 +85,7 @@ def should_leave(done: int, active: int) -> bool:
 
 @torch.inference_mode()
 def greedy_search(
-    model: Stepper,
+    model: Stepper[S],
     output: OutputLayer,
     source_BS: Tensor,
     limits_B: Tensor,
@@ -90,36 +97,41 @@ def greedy_search(
     Neither softmax nor sigmoid changes the order of the logits, so no activation is computed at
     all unless `scores` asks for log-probabilities. `end` is the model's id of the end of sentence.
     """
-    (found,) = greedy_stream(model, output, [(source_BS, limits_B)], scores=scores, end=end)
-    return found
+    running = _Running(model, output, source_BS, limits_B, scores, end)
+    sentences = running.sentences
+    while running.sentences:
+        running.step()
+    return [sentence.hypothesis(end) for sentence in sentences]
 
 
 @torch.inference_mode()
 def greedy_stream(
-    model: Stepper,
+    model: Stepper[J],
     output: OutputLayer,
     batches: Iterable[tuple[Tensor, Tensor]],
     room: int = 0,
     scores: bool = True,
     end: int = END,
 ) -> list[list[Hypothesis]]:
-    """Translate batches (sources, limits), each as `greedy_search` does.
+    """Translate batches (sources, limits), each as `greedy_search` does, by continuous batching.
 
     A batch begins while sentences before it are still being written, as soon as all their padded
-    source tokens together fit into `room`. The model's states must then have a method `join`.
+    source tokens together fit into `room`.
     """
-    running = _Running(model, output, scores, end)
+    running: _Running[J] | None = None
     begun = []
     for source_BS, limits_B in batches:
-        while running.sentences and running.size + source_BS.numel() > room:
+        while running and running.sentences and running.size + source_BS.numel() > room:
             running.step()
-        begun.append(running.begin(source_BS, limits_B))
-    while running.sentences:
+        new = _Running(model, output, source_BS, limits_B, scores, end)
+        begun.append(new.sentences)
+        if running and running.sentences:
+            _join(running, new)
+        else:
+            running = new
+    while running and running.sentences:
         running.step()
-    return [
-        [hypothesis(one.ids, one.log_probs if scores else None, one.limit, end) for one in batch]
-        for batch in begun
-    ]
+    return [[sentence.hypothesis(end) for sentence in batch] for batch in begun]
 
 
 @dataclass
@@ -131,7 +143,8 @@ class _Sentence:
     limit: int
     """Its longest translation in tokens."""
     ids: list[int] = field(default_factory=list)
-    log_probs: list[float] = field(default_factory=list)
+    log_probs: list[float] | None = None
+    """None where nobody asked for scores."""
     done: bool = False
 
     @property
@@ -139,49 +152,51 @@ class _Sentence:
         """Whether it has reached its limit."""
         return len(self.ids) >= self.limit
 
+    def hypothesis(self, end: int) -> Hypothesis:
+        return hypothesis(self.ids, self.log_probs, self.limit, end)
 
-class _Running:
+
+class _Running(Generic[S]):
     """The sentences that are being translated at the same time."""
 
-    def __init__(self, model: Stepper, output: OutputLayer, scores: bool, end: int) -> None:
-        self.sentences: list[_Sentence] = []
+    def __init__(
+        self,
+        model: Stepper[S],
+        output: OutputLayer,
+        source_BS: Tensor,
+        limits_B: Tensor,
+        scores: bool,
+        end: int,
+    ) -> None:
         self._model = model
         self._output = output
         self._scores = scores
         self._end = end
-        self._state: Any = None
-        self._tokens_A = torch.empty(0)
+        self.state = model.start(source_BS)
+        self.tokens_A = torch.full((len(source_BS),), PAD, device=source_BS.device)
+        self.sentences = [
+            _Sentence(source_BS.size(1), limit, log_probs=[] if scores else None)
+            for limit in limits_B.tolist()
+        ]
 
     @property
     def size(self) -> int:
         """Their source tokens, padding included."""
         return sum(sentence.size for sentence in self.sentences)
 
-    def begin(self, source_BS: Tensor, limits_B: Tensor) -> list[_Sentence]:
-        """Begin with the sentences of a batch."""
-        new = [_Sentence(source_BS.size(1), limit) for limit in limits_B.tolist()]
-        state = self._model.start(source_BS)
-        tokens_B = torch.full((len(new),), PAD, device=source_BS.device)
-        if self.sentences:
-            self._state.join(state)
-            self._tokens_A = torch.cat([self._tokens_A, tokens_B])
-        else:
-            self._state, self._tokens_A = state, tokens_B
-        self.sentences += new
-        return new
-
     def step(self) -> None:
         """Write one token of every sentence; now and then those that are done leave."""
-        logits_AV = self._model.step(self._state, self._tokens_A)
-        self._tokens_A = self._output.best_token(logits_AV)
-        tokens = self._tokens_A.tolist()
+        logits_AV = self._model.step(self.state, self.tokens_A)
+        self.tokens_A = self._output.best_token(logits_AV)
+        tokens = self.tokens_A.tolist()
         for sentence, token in zip(self.sentences, tokens, strict=True):
             # What a sentence still writes after its end is cut off when it is read out.
             sentence.ids.append(token)
             sentence.done |= token == self._end or sentence.full
         if self._scores:
-            terms = self._output.scores_of(logits_AV, self._tokens_A).double().tolist()
+            terms = self._output.scores_of(logits_AV, self.tokens_A).double().tolist()
             for sentence, term in zip(self.sentences, terms, strict=True):
+                assert sentence.log_probs is not None
                 sentence.log_probs.append(term)
         staying = [index for index, one in enumerate(self.sentences) if not one.done]
         # A model may have no positions beyond the limit.
@@ -192,6 +207,12 @@ class _Running:
     def _keep(self, staying: list[int]) -> None:
         self.sentences = [self.sentences[index] for index in staying]
         if staying:
-            staying_A = torch.tensor(staying, device=self._tokens_A.device)
-            self._state.keep(staying_A)
-            self._tokens_A = self._tokens_A[staying_A]
+            staying_A = torch.tensor(staying, device=self.tokens_A.device)
+            self.state.keep(staying_A)
+            self.tokens_A = self.tokens_A[staying_A]
+
+
+def _join(running: _Running[J], new: _Running[J]) -> None:
+    running.state.join(new.state)
+    running.tokens_A = torch.cat([running.tokens_A, new.tokens_A])
+    running.sentences = running.sentences + new.sentences

@@ -31,8 +31,8 @@ from torch.nn import functional
 from scones.errors import SconesError
 from scones.files import write_file
 from scones.ids import END
-from scones.model.packing import PackedLinear
-from scones.model.transformer import Transformer
+from scones.model.decoder import JoinedState
+from scones.model.transformer import PrepackedLinear, Transformer
 from scones.text.store import ParallelTokens, Sentences, TokenStore, token_type
 
 # Which target pieces go with a source piece: IBM Model 1, learnt from a corpus in a few passes.
@@ -290,13 +290,13 @@ class Shortlisted:
 class ShortlistedState:
     """The model's state of a batch, and what its sentences may say."""
 
-    def __init__(self, decoder: Any, allowed_BV: Tensor) -> None:
+    def __init__(self, decoder: JoinedState, allowed_BV: Tensor) -> None:
         self.decoder = decoder
         self.allowed_BV = allowed_BV
         self.head: _Head | None = None
 
     def join(self, other: ShortlistedState) -> None:
-        """Take in another state's sentences, where the model's states can do that."""
+        """Take in another state's sentences, behind those that are here."""
         self.decoder.join(other.decoder)
         self.allowed_BV = torch.cat([self.allowed_BV, other.allowed_BV])
         self.head = None
@@ -323,8 +323,8 @@ class _Head:
         weight_UD = model.output_weight.index_select(0, self._tokens_U)
         bias_U = model.output_bias.index_select(0, self._tokens_U)
         self._linear: Callable[[Tensor], Tensor]
-        if isinstance(model.head, PackedLinear):
-            self._linear = PackedLinear(weight_UD, bias_U)
+        if model.head is not None:  # then its weights are prepacked, and so should these be
+            self._linear = PrepackedLinear(weight_UD, bias_U)
         else:
             self._linear = partial(functional.linear, weight=weight_UD, bias=bias_U)
 

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from scones.hardware import gpu_path
 from scones.ids import PAD
 from scones.model.transformer import Transformer
 from scones.outputs import OutputLayer
@@ -180,7 +181,7 @@ class LossModule(nn.Module):
         self.model = model
         self.output = output
         self.precision = precision
-        self.packed = model.has_kernels
+        self.packed = gpu_path(model)
         """Whether batches should be without padding."""
 
     def forward(self, batch: Batch) -> Tensor:

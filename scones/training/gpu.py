@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from scones.ids import END, PAD
+from scones.ids import PAD
 from scones.kernels import IGNORED
-from scones.model.spans import PackedTokens, Spans
+from scones.model.spans import PackedTokens, Spans, packed_tokens
 from scones.model.transformer import Transformer
 from scones.processes import Processes
 from scones.text.store import ParallelTokens, Sentences
@@ -45,7 +45,9 @@ class PackedBatch(Batch):
 
     def hidden(self, model: Transformer) -> Tensor:
         """Give the hidden states of all places."""
-        return model.forward_packed(self.source, self.inputs)
+        from scones.model.gpu import forward_packed
+
+        return forward_packed(model, self.source, self.inputs)
 
     def fill_from(self, other: Self) -> None:
         """Copy another batch of the same shape into the tensors of this one."""
@@ -128,13 +130,7 @@ def make_packed_batch(
 
 def _pack(sentences: Sentences, indices: np.ndarray) -> PackedTokens:
     """Put sentences, each ended, one behind another."""
-    ids, lengths = sentences.gather(indices)
-    starts = np.concatenate([[0], np.cumsum(lengths + 1)])
-    places = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths + 1)
-    ended = np.full(starts[-1], END, dtype=np.int64)
-    ended[places < np.repeat(lengths, lengths + 1)] = ids
-    spans = Spans(torch.from_numpy(starts.astype(np.int32)), int(lengths.max()) + 1)
-    return PackedTokens(torch.from_numpy(ended), torch.from_numpy(places), spans)
+    return packed_tokens(*sentences.gather(indices))
 
 
 def training_batches(

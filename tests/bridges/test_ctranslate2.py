@@ -29,8 +29,8 @@ from scones.model.folder import ModelFolder
 from scones.model.transformer import Transformer
 from scones.outputs import output_layer
 from scones.search.engine import (
+    BatchSearcher,
     SearchOptions,
-    TorchSearcher,
     length_limit,
     padded,
     search_corpus,
@@ -154,7 +154,7 @@ def test_auto_takes_each_engine_for_what_it_can(
 
         monkeypatch.setattr(cls, "search", watched)
 
-    spy(TorchSearcher, "torch")
+    spy(BatchSearcher, "torch")
     spy(CTranslate2Searcher, "ctranslate2")
     translator = scones.load(tiny_model, "cpu")
     assert translator.translate(sentences[:2])[0][0].log_prob is not None

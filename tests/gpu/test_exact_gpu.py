@@ -58,8 +58,7 @@ def test_beams_of_a_thousand(tiny_models: Path, tea_pairs: list[tuple[str, str]]
 def test_a_limit_of_memory_is_kept() -> None:
     """A model of the paper's size, untrained, which makes every sentence a hard one."""
     # Not at the top: kernels are interpreted elsewhere, which is decided before they are imported.
-    from scones.search.exact import exact_search
-    from scones.search.expanding import expander_for
+    from scones.search.exact import exact_search, expander_for
     from scones.search.gpu import slot_searcher
 
     gigabyte = 10**9

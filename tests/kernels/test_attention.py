@@ -7,7 +7,7 @@ import torch
 from kernel_device import DEVICE
 from torch import Tensor
 
-from scones.kernels import attention_fits
+from scones.hardware import attention_fits
 from scones.kernels.attention import attend_across, attend_within
 
 SHORT = [3, 16, 1, 9]

@@ -492,6 +492,6 @@ def test_float64_has_no_kernels_and_is_computed_all_the_same(layer: str) -> None
 
 
 def test_a_cpu_is_left_to_the_plain_way() -> None:
-    from scones.kernels import usable
+    from scones.hardware import usable
 
     assert not usable(torch.device("cpu"))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from kernel_device import DEVICE, make_usable
+from kernel_device import DEVICE
 from torch import Tensor
 from torch.nn import functional
 
 from scones.kernels import linear as kernels
 from scones.kernels.linear import linear, sum_slopes
-from scones.model.transformer import Linear
 
 
 def draw(*shape: int, seed: int) -> Tensor:
@@ -58,18 +57,3 @@ def test_autocast_decides_the_number_format_and_weights_keep_theirs() -> None:
     assert [gradient.dtype for gradient in gradients] == [torch.float32] * 3
     wanted = functional.relu(functional.linear(x, weight, bias))
     torch.testing.assert_close(found.float(), wanted, rtol=0.05, atol=0.05)
-
-
-@pytest.mark.parametrize("usable", [True, False])
-def test_the_layer_does_the_same_with_and_without_kernels(
-    usable: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    layer = Linear(8, 12).to(DEVICE)
-    x = draw(5, 8, seed=7)
-    plain = functional.linear(x, layer.weight, layer.bias)
-    make_usable(monkeypatch)
-    if not usable:
-        monkeypatch.setenv("SCONES_KERNELS", "no")
-    torch.testing.assert_close(layer(x), plain)
-    torch.testing.assert_close(layer.relu(x), plain.relu())
-    torch.testing.assert_close(layer.without_bias(x) + layer.bias, plain)

@@ -1,4 +1,4 @@
-"""A packed model says what the model says, whatever steps beside it, and leaves it alone."""
+"""A prepacked model says what the model says, whatever steps beside it, and leaves it alone."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import torch
 from scones.ids import END
 from scones.model.config import ModelConfig
 from scones.model.folder import ModelFolder
-from scones.model.packing import PackedTransformer, packed
-from scones.model.transformer import Transformer
+from scones.model.transformer import PrepackedLinear, Transformer, prepacked
 from scones.outputs.scones import Scones
-from scones.search.engine import SearchOptions, search_corpus
+from scones.search.engine import SearchOptions, search_corpus, searcher
 
 pytestmark = pytest.mark.skipif(
     not torch.backends.mkldnn.is_available(), reason="PyTorch was built without oneDNN"
@@ -36,17 +35,17 @@ def random_model(max_length: int, end_bias: float = 0.0) -> Transformer:
 
 
 @pytest.mark.parametrize("name", ["scones", "softmax"])
-def test_a_packed_model_gives_the_same_logits(name: str, tiny_models: Path) -> None:
+def test_a_prepacked_model_gives_the_same_logits(name: str, tiny_models: Path) -> None:
     model = ModelFolder.load(tiny_models / name).model
     source, target = torch.tensor([[5, 6, 7, 1], [8, 9, 1, 0]]), torch.tensor([[0, 4], [0, 11]])
     with torch.inference_mode():
         expected = model.logits(model(source, target))
-        fast = packed(model)
+        fast = prepacked(model)
         torch.testing.assert_close(fast.logits(fast(source, target)), expected)
     for options in (SearchOptions(), SearchOptions("beam", beam_size=3, n_best=3)):
-        plain, found = (
-            search_corpus(one, Scones(), [[5, 6, 7], [8], [9, 4]], options) for one in (model, fast)
-        )
+        sources = [[5, 6, 7], [8], [9, 4]]
+        plain = search_corpus(model, Scones(), sources, options)
+        found = searcher(model, Scones()).search(sources, options)
         for left, right in zip(plain, found, strict=True):
             assert [one.tokens for one in left] == [one.tokens for one in right]
             assert [one.log_prob for one in right] == pytest.approx([one.log_prob for one in left])
@@ -55,7 +54,7 @@ def test_a_packed_model_gives_the_same_logits(name: str, tiny_models: Path) -> N
 @torch.inference_mode()
 def test_batches_that_step_together_stay_what_they_are_alone() -> None:
     model = random_model(max_length=60)
-    fast = packed(model)
+    fast = prepacked(model)
     written = torch.randint(3, 40, (3, 60), generator=torch.Generator().manual_seed(1))
     written[:, 0] = 0
     expected = model.logits(model(SOURCES, written))
@@ -80,7 +79,7 @@ def test_batches_that_step_together_stay_what_they_are_alone() -> None:
 @torch.inference_mode()
 def test_beams_of_batches_that_step_together_are_reordered_each_for_itself() -> None:
     model = random_model(max_length=60)
-    fast = packed(model)
+    fast = prepacked(model)
     state = fast.start(SOURCES[:1], 2)
     fast.step(state, torch.tensor([0, 0]))
     state.join(fast.start(SOURCES[1:2], 2))
@@ -102,9 +101,8 @@ def test_a_corpus_in_many_small_batches_is_translated_as_in_one() -> None:
     assert len({len(one.tokens) for (one,) in expected}) > 3
     assert 5 < sum(one.finished for (one,) in expected) < 35
     for max_tokens in (1, 30, 100, 8192):
-        found = search_corpus(
-            packed(model), Scones(), sources, SearchOptions(max_tokens=max_tokens)
-        )
+        options = SearchOptions(max_tokens=max_tokens)
+        found = searcher(model, Scones()).search(sources, options)
         for (left,), (right,) in zip(expected, found, strict=True):
             assert (left.tokens, left.finished) == (right.tokens, right.finished)
             assert right.token_log_probs == pytest.approx(left.token_log_probs, abs=1e-4)
@@ -113,9 +111,8 @@ def test_a_corpus_in_many_small_batches_is_translated_as_in_one() -> None:
 def test_the_model_itself_is_as_it_was(tiny_models: Path) -> None:
     model = ModelFolder.load(tiny_models / "scones").model
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    fast = packed(model)
-    assert isinstance(fast, PackedTransformer)
-    assert type(model) is Transformer
+    fast = prepacked(model)
+    assert isinstance(fast.decoder[0].cross.query, PrepackedLinear)
     assert model.head is None
     assert model.state_dict().keys() == before.keys()
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
@@ -124,4 +121,4 @@ def test_the_model_itself_is_as_it_was(tiny_models: Path) -> None:
 
 def test_other_number_formats_are_not_packed(tiny_models: Path) -> None:
     model = ModelFolder.load(tiny_models / "scones").model.to(torch.bfloat16)
-    assert packed(model) is model
+    assert prepacked(model) is model

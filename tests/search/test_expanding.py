@@ -12,9 +12,9 @@ from scones.model.transformer import Transformer
 from scones.outputs.scones import Scones
 from scones.outputs.softmax import Softmax
 from scones.search.engine import SearchOptions, padded, search_corpus
-from scones.search.exact import Expander, exact_search
-from scones.search.expanding import PooledInference, PooledTransformer, expander_for
-from scones.search.frontier import ExactOptions, Prefixes, Tree
+from scones.search.exact import Expander, exact_search, expander_for
+from scones.search.frontier import ExactOptions, PooledTransformer, Prefixes, Tree
+from scones.search.gpu import PooledInference
 
 SOURCES = [[5, 9, 7], [3], [8, 8, 4, 6, 2, 9, 9]]
 

@@ -13,12 +13,11 @@ import scones
 from scones.errors import SconesError
 from scones.ids import END, PAD
 from scones.model.config import ModelConfig
-from scones.model.packing import packed
-from scones.model.transformer import Transformer
+from scones.model.transformer import Transformer, prepacked
 from scones.outputs import OutputLayer
 from scones.outputs.scones import Scones
 from scones.outputs.softmax import Softmax
-from scones.search.engine import SearchOptions, padded, score_batch, search_corpus
+from scones.search.engine import SearchOptions, padded, score_batch, search_corpus, searcher
 from scones.search.shortlist import Shortlist, Shortlisted
 from scones.text.store import TokenStore
 
@@ -104,8 +103,8 @@ def test_scones_scores_are_those_of_the_whole_model(
     options: SearchOptions,
     pack: bool,
 ) -> None:
-    searched = packed(model) if pack else model
-    found = search_corpus(searched, Scones(), sources, options, shortlist)
+    ready = searcher(model, Scones(), shortlist=shortlist, prepack=pack)
+    found = ready.search(sources, options)
     lengths = set()
     for source, several in zip(sources, found, strict=True):
         for one in several:
@@ -189,9 +188,7 @@ def test_logits_are_the_models_on_the_list_and_nothing_elsewhere(
 def test_batches_that_are_joined_keep_their_lists(
     model: Transformer, sources: list[list[int]], shortlist: Shortlist
 ) -> None:
-    fast = packed(model)
-    if not hasattr(fast.start(padded(sources[:1], model.device)), "join"):
-        pytest.skip("states of this model cannot be joined")
+    fast = prepacked(model)
     with torch.inference_mode():
         brief = Shortlisted(fast, shortlist)
         early, late = (
