@@ -1,5 +1,5 @@
 # ruff: noqa: T201
-"""Runs recipes/converged on a machine that is lent for minutes and has no network.
+"""Runs recipes/converged on another machine, borrowed for minutes and without a network.
 
 What goes there must fit through a narrow door, in several goes, and what is not brought home is
 gone. So the store is made here and cut into pieces that are unpacked side by side; everything that
@@ -12,7 +12,7 @@ be asked for at any time.
              python3 recipes/converged/run.py unpack de-en
              python3 recipes/converged/run.py go de-en softmax scones-0.2 > go.log   begin, go on
              python3 recipes/converged/run.py wait 500 [FILE]           say how it stands
-             python3 recipes/converged/run.py home de-en $OUT [SYSTEM]  results (and a model)
+             python3 recipes/converged/run.py home de-en OUT [SYSTEM]  results (and a model)
     here     run.py merge FOLDER                      what came home, into this tree
 """
 
@@ -39,11 +39,11 @@ RESULTS = Path("docs/results/converged")
 TEXT = Path("text")
 """Below ROOT there: the test sets, as SCONES_DATA has them."""
 PIECE = 11_000_000
-"""Bytes of a piece on the way there: what the tracked tree leaves of 64 MiB a call."""
+"""Bytes of a piece on the way there."""
 PART = 20_000_000
 """Bytes of a file of the store that are compressed together, to half the size or so."""
 CHUNK = 15_000_000
-"""Bytes of a file on the way home, which may have 16 MiB."""
+"""Bytes of a file on the way home."""
 
 
 def code(direction: str, out: str) -> None:
