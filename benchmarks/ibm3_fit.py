@@ -23,7 +23,7 @@ import torch
 from common import facts, flags, number, save, show, take_turns
 
 from scones.ibm3.fitting import TrainingPairs, estimate, fit
-from scones.ibm3.parameters import FitOptions
+from scones.ibm3.options import FitOptions
 
 OURS, PEER = "sil-thot", "NLTK"
 WORDS = 30

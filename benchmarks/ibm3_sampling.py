@@ -44,7 +44,7 @@ from generative import GenerativeProcess
 
 CPU = torch.device("cpu")
 ALL, ONE, PLAIN = "compiled, all cores", "compiled, one thread", "plain NumPy"
-COMMAND = "import typer; from scones.cli.ibm3_sample import sample; typer.run(sample)"
+COMMAND = [sys.executable, "-m", "scones", "ibm3", "sample"]
 
 
 def main() -> None:
@@ -121,7 +121,7 @@ def translate(options: argparse.Namespace, lines: int, scratch: Path) -> dict[st
     text = scratch / "text"
     with text.open("wb") as file:
         file.writelines(islice(text_lines(options), lines))
-    command = [sys.executable, "-c", COMMAND, str(options.model), "--temperature", "0.5"]
+    command = [*COMMAND, str(options.model), "--temperature", "0.5"]
     begin = time.perf_counter()
     peak = 0
     with text.open("rb") as given, (scratch / "output").open("wb") as output:

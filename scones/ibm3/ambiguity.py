@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 
 from scones.errors import SconesError
 from scones.evaluation.metrics import bleu
+from scones.ibm3.options import GRID, MeasureOptions
 from scones.ibm3.parameters import Parameters
 from scones.ibm3.sampling import (
-    MAX_LENGTH,
     SEEN,
     Counts,
     Ids,
@@ -41,10 +41,6 @@ from scones.ibm3.sampling import (
     check_temperature,
 )
 from scones.text.store import FlatSentences
-
-GRID = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
-"""The temperatures of the paper."""
-SAMPLES = 10
 
 
 @dataclass(frozen=True)
@@ -81,62 +77,61 @@ class Ambiguity:
         return row
 
 
-@dataclass(frozen=True)
-class Measure:
-    """Measures a model on sources: texts, or flat arrays of words and lengths."""
+Sources = Sequence[str] | FlatSentences
+"""Texts, or words one after another with the lengths of the sentences."""
 
-    parameters: Parameters
-    sources: Sequence[str] | FlatSentences
-    seed: int = 0
-    samples: int = SAMPLES
-    max_length: int = MAX_LENGTH
-    threads: int | None = None
 
-    def __post_init__(self) -> None:
-        if self.samples < 2:
-            raise SconesError(f"There must be at least 2 samples to compare, not {self.samples}.")
+def measure_over(
+    parameters: Parameters,
+    sources: Sources,
+    temperatures: Sequence[float] = GRID,
+    options: MeasureOptions | None = None,
+    progress: Callable[[float], None] = lambda temperature: None,
+) -> list[Ambiguity]:
+    """Measure at several temperatures, in rising order; `progress` hears of each before it."""
+    for temperature in temperatures:
+        check_temperature(temperature)
+    measured = []
+    for temperature in sorted(set(temperatures)):
+        progress(temperature)
+        measured.append(measure(parameters, sources, temperature, options))
+    return measured
 
-    def at(self, temperature: float) -> Ambiguity:
-        sampler = Sampler(self.parameters, temperature, self.seed, self.max_length, self.threads)
-        words = sampler.vocabulary
-        given = self.sources if isinstance(self.sources, tuple) else words.encode(self.sources)
-        tokens, lengths = given[0].astype(np.int32), given[1].astype(np.int64)
-        policy = words.policy_of(tokens)
-        counts = Counts()
-        found = []
-        for sample in range(self.samples):
-            number = sample * len(lengths)
-            found.append(sampler.sample(tokens, lengths, number, measured=True))
-            counts.add(policy, found[-1])
-        if not counts.translated:
-            raise SconesError(
-                f"None of the {len(lengths):,} sentences to measure could be translated; give "
-                "text of the source language of the model."
-            )
-        first, second = (words.decode(one.tokens, one.lengths) for one in found[:2])
-        return Ambiguity(
-            temperature,
-            _entropy(sampler, tokens, policy, lengths, found),
-            _translations(lengths, found),
-            bleu(second, [first]).value,
-            _length_ratio(lengths, found),
-            _reordering(found),
-            counts,
+
+def measure(
+    parameters: Parameters,
+    sources: Sources,
+    temperature: float,
+    options: MeasureOptions | None = None,
+) -> Ambiguity:
+    """Measure at one temperature."""
+    options = options or MeasureOptions()
+    sampler = Sampler(parameters, temperature, options.seed, options.max_length, options.threads)
+    vocabulary = sampler.vocabulary
+    given = sources if isinstance(sources, tuple) else vocabulary.encode(sources)
+    tokens, lengths = given[0].astype(np.int32), given[1].astype(np.int64)
+    policy = vocabulary.policy_of(tokens)
+    counts = Counts()
+    found = []
+    for sample in range(options.samples):
+        number = sample * len(lengths)
+        found.append(sampler.sample(tokens, lengths, number, measured=True))
+        counts.add(policy, found[-1])
+    if not counts.translated:
+        raise SconesError(
+            f"None of the {len(lengths):,} sentences to measure could be translated; give "
+            "text of the source language of the model."
         )
-
-    def over(
-        self,
-        temperatures: Sequence[float] = GRID,
-        progress: Callable[[float], None] = lambda temperature: None,
-    ) -> list[Ambiguity]:
-        """Measure at several temperatures, in rising order; `progress` hears of each before it."""
-        for temperature in temperatures:
-            check_temperature(temperature)
-        measured = []
-        for temperature in sorted(set(temperatures)):
-            progress(temperature)
-            measured.append(self.at(temperature))
-        return measured
+    first, second = (vocabulary.decode(one.tokens, one.lengths) for one in found[:2])
+    return Ambiguity(
+        temperature,
+        _entropy(sampler, tokens, policy, lengths, found),
+        _translations(lengths, found),
+        bleu(second, [first]).value,
+        _length_ratio(lengths, found),
+        _reordering(found),
+        counts,
+    )
 
 
 def _entropy(

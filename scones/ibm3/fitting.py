@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
@@ -21,14 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scones.errors import SconesError
+from scones.ibm3.options import FitOptions
 from scones.ibm3.parameters import (
-    FitOptions,
     Parameters,
     pack_distortions,
     pack_fertilities,
     pack_translations,
 )
-from scones.ibm3.report import FitReport, Stage
 from scones.text import reading
 from scones.text.store import TokenStore
 from scones.text.subwords import Subwords
@@ -132,6 +131,36 @@ def _is_chosen(index: int, total: int, limit: int | None) -> bool:
     return (index + 1) * limit // total > index * limit // total
 
 
+@dataclass
+class Stage:
+    """A model on the way, or what else takes time."""
+
+    name: str
+    seconds: float = 0.0
+    log_probs: list[float] = field(default_factory=list)
+    """After each iteration: of the best alignment, per target word, on the sample."""
+
+
+@dataclass
+class FitReport:
+    """What went in, how it went, what was cut off."""
+
+    pairs: int
+    left_out: dict[str, int]
+    source_counts: NDArray[np.int64]
+    stages: list[Stage] = field(default_factory=list)
+    lost: dict[str, float] = field(default_factory=dict)
+    """The probability that pruning took, on average over the words of the source text."""
+    sizes: dict[str, int] = field(default_factory=dict)
+    peak_memory: int = 0
+    """Bytes, of the whole process."""
+
+    def to_json(self) -> dict[str, Any]:
+        facts = asdict(self)
+        del facts["source_counts"]  # as long as the vocabulary
+        return facts
+
+
 def fit(
     pairs: Iterable[Pair],
     source_words: Sequence[str],
@@ -185,7 +214,7 @@ class TrainingPairs:
         self._names = [f"{number:0{digits}}" for number in range(max(sources, targets))]
         for source, target in pairs:
             self._add(source, target, options.max_length)
-            if progress and self.pairs % 1000 == 0:
+            if progress and self.pairs and self.pairs % 1000 == 0:
                 progress("read", self.pairs, 0)
         if not self.pairs:
             raise SconesError(

@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scones.errors import SconesError
+from scones.ibm3.options import Cut
 from scones.ibm3.parameters import (
     ANY,
-    Cut,
     Parameters,
     pack_distortions,
     pack_fertilities,

@@ -21,83 +21,27 @@ largest lengths of d.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scones.errors import SconesError
 from scones.files import new_folder, read_json, write_file, write_json
-from scones.options import option, out_of_bounds
+from scones.ibm3.options import Cut
 from scones.text.subwords import Subwords
 
 FORMAT = 1
 ANY = 0
 """The source length of a table that holds for all source lengths."""
 
-LONGEST = 200
-"""sil-thot silently leaves longer sentences out of HMM and IBM 3."""
-
 Numbers = NDArray[Any]
 Probs = NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class Cut:
-    """How the rows of t and n are pruned."""
-
-    threshold: float = option(
-        1e-4, "least probability of t and n that is kept", group="Pruning", least=0, below=1
-    )
-    best: int = option(200, "translations of a word that are kept at most", least=1)
-
-    def __post_init__(self) -> None:
-        if problems := self.problems():
-            raise SconesError(f"{'; '.join(problems)}.")
-
-    def problems(self) -> list[str]:
-        """What makes no sense, a clause each."""
-        return out_of_bounds(self)
-
-
-@dataclass(frozen=True)
-class FitOptions(Cut):
-    """How to fit, and what to prune of the result: the flags of `scones ibm3 fit`."""
-
-    ibm1: int = option(5, "iterations of IBM 1", group="Estimation", least=1)
-    hmm: int = option(5, "iterations of the HMM that follows", least=0)
-    ibm2: int = option(0, "iterations of IBM 2, in place of the HMM; needs --hmm 0", least=0)
-    ibm3: int = option(5, "iterations of IBM 3", least=1)
-    max_length: int = option(
-        100,
-        f"leave out pairs with more words on a side, {LONGEST} at most",
-        least=1,
-        most=LONGEST,
-    )
-    distortions: Literal["target", "both"] = option(
-        "target", "the lengths that places depend on; both needs much more text"
-    )
-    fertility_smoothing: float = option(
-        1.0,
-        "occurrences of a mean word that are added to those of each, for its fertility",
-        least=0,
-        below=math.inf,
-    )
-
-    def problems(self) -> list[str]:
-        problems = super().problems()
-        if (self.hmm > 0) == (self.ibm2 > 0):
-            problems.append(
-                f"hmm is {self.hmm} and ibm2 is {self.ibm2}; one of them must be 0 and the other "
-                "at least 1"
-            )
-        if self.distortions not in ("target", "both"):
-            problems.append(f"distortions must be target or both, not {self.distortions!r}")
-        return problems
+Example = tuple[str, list[tuple[str, float]]]
+"""A source word, and its most probable translations."""
 
 
 @dataclass(frozen=True)
@@ -187,6 +131,25 @@ class Parameters:
             if wrong:
                 raise SconesError(f"These tables of IBM Model 3 do not fit together: {problem}.")
 
+    def frequent_words(
+        self, counts: NDArray[np.int64], number: int, best: int = 5
+    ) -> list[Example]:
+        """The most frequent source words of three letters or more, with their translations.
+
+        Where words are pieces, only those that begin a word: a reader can judge them.
+        """
+        found: list[Example] = []
+        for word in np.argsort(-counts, kind="stable"):
+            text = self.source_words[word]
+            bare = text.removeprefix("▁")
+            if counts[word] == 0 or len(found) == number:
+                break
+            if len(bare) >= 3 and bare.isalpha() and (not self.subwords or bare != text):
+                targets, probs = self.translations.of(int(word))
+                shown = zip(targets[:best], probs[:best], strict=True)
+                found.append((text, [(self.target_words[y], float(p)) for y, p in shown]))
+        return found
+
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
         """Write a folder, in one step."""
         t, d = self.translations, self.distortions
@@ -232,10 +195,6 @@ class Parameters:
                     f"{folder} is an IBM Model 3 of format {facts['format']}, and this version of "
                     f"scones reads format {FORMAT}; make it again."
                 )
-            arrays = (
-                _array(folder, f"translations.{part}") for part in ("begins", "words", "probs")
-            )
-            t = Translations(*arrays)
             t = (_array(folder, f"translations.{part}") for part in ("begins", "words", "probs"))
             d = (_array(folder, f"distortions.{part}") for part in ("begins", "rows", "probs"))
             begins, rows, probs = d

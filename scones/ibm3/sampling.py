@@ -53,6 +53,7 @@ from numpy.typing import NDArray
 
 from scones.errors import SconesError
 from scones.files import new_folder, write_json
+from scones.ibm3.options import MAX_LENGTH, SampleOptions
 from scones.ibm3.parameters import Parameters
 from scones.text.store import (
     FlatSentences,
@@ -64,8 +65,6 @@ from scones.text.store import (
 from scones.text.workers import usable_cores
 from scones.version import versions
 
-MAX_LENGTH = 250
-"""The longest source and target, where nothing else is said."""
 ATTEMPTS = 100
 FROZEN = 1e-6
 """From this temperature down only the most probable choices are taken.
@@ -230,14 +229,8 @@ class Sampler:
         max_length: int = MAX_LENGTH,
         threads: int | None = None,
     ) -> None:
-        """Take the parameters; `threads` are all cores by default."""
         check_temperature(temperature)
-        if not 0 <= seed < 2**64:
-            raise SconesError(f"The seed must be at least 0 and below 2**64, not {seed}.")
-        if max_length < 1:
-            raise SconesError(f"The longest sentence must have at least 1 word, not {max_length}.")
-        if threads is not None and threads < 1:
-            raise SconesError(f"There must be at least 1 thread, not {threads}.")
+        SampleOptions(seed, max_length, threads)  # refuses what makes no sense
         self._compiled = _compiled()
         self._threads = threads or usable_cores()
         self._pool = ThreadPoolExecutor(self._threads)

@@ -22,8 +22,8 @@ def test_a_store_is_fitted_to(tiny_store: Path, tmp_path: Path, scones: Scones) 
     folder = tmp_path / "new" / "tea.ibm3"
     done = scones("ibm3", "fit", folder, "--store", tiny_store, *FEW, "--show", 3)
     assert done.code == 0
-    assert done.err.splitlines()[0] == "IBM 1: iteration 0 of 2"
-    assert done.err.splitlines()[-1] == "IBM 3: iteration 2 of 2"
+    assert done.err.splitlines()[0] == "IBM 1 iterations: 0 of 2 done"
+    assert done.err.splitlines()[-1] == "IBM 3 iterations: 2 of 2 done"
     for said in ("log-probability a word", "peak memory", "pruned of t", "source word"):
         assert said in done.out
     parameters = Parameters.load(folder)
@@ -63,7 +63,7 @@ def test_what_fit_refuses(tiny_store: Path, tmp_path: Path, refused: Refused) ->
     refused(*fit, said="Give either --store, or --source and")
     refused(*fit, "--source", one, said="Give either --store, or --source and")
     refused(*fit, "--store", tmp_path / "no", said="is not a folder")
-    refused(*fit, "--store", tiny_store, "--pairs", 0, said="--pairs is 0")
+    refused(*fit, "--store", tiny_store, "--pairs", 0, said="--pairs must be at least 1, not 0")
     refused(*fit, "--store", tiny_store, "--ibm3", 0, said="ibm3 must be at least 1, not 0")
     refused(*fit, "--source", empty, "--target", one, said="There is no pair of sentences")
     refused("ibm3", "fit", one, "--store", tiny_store, said="exists already")

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from scones.ibm3.options import MAX_LENGTH
 from scones.ibm3.parameters import ANY, Distortions, Parameters
 from scones.ibm3.sampling import (
     ATTEMPTS,
     DROPPED,
     FROZEN,
-    MAX_LENGTH,
     SEEN,
     Outcome,
     Vocabulary,

@@ -14,7 +14,8 @@ import pytest
 from ibm3_toys import DREI, EIN, NOWHERE, SAME, ZWEI, Exact, distortions, temper, toy
 
 from scones.errors import SconesError
-from scones.ibm3.ambiguity import GRID, Ambiguity, Measure, markdown
+from scones.ibm3.ambiguity import Ambiguity, markdown, measure, measure_over
+from scones.ibm3.options import GRID, MeasureOptions
 from scones.ibm3.parameters import Parameters, Translations
 
 pytest.importorskip("numba")
@@ -24,7 +25,7 @@ def measured(
     parameters: Parameters, source: Sequence[int], temperature: float, number: int = 5000
 ) -> Ambiguity:
     sources = np.tile(source, number), np.full(number, len(source))
-    return Measure(parameters, sources, samples=2).at(temperature)
+    return measure(parameters, sources, temperature, MeasureOptions(samples=2))
 
 
 def bits(probs: Sequence[float]) -> float:
@@ -86,7 +87,7 @@ def test_a_language_of_one_way_only() -> None:
 def test_different_translations_of_a_word() -> None:
     """Of ten samples of a word with two equal translations both are seen nearly always."""
     parameters = replace(toy(p1=0.0), fertilities=np.array([[0, 1]] * 3 + [[0, 0]] * 2, np.float32))
-    found = Measure(parameters, (np.full(2000, ZWEI), np.ones(2000)), samples=10).at(1.0)
+    found = measure(parameters, (np.full(2000, ZWEI), np.ones(2000)), 1.0)
     assert found.translations == pytest.approx(2 - 2**-9, abs=0.01)
 
 
@@ -126,7 +127,8 @@ def words_of_many_translations(seed: int = 0) -> Parameters:
 def dial() -> list[Ambiguity]:
     random = np.random.default_rng(1)
     sources = random.integers(0, 20, 300 * 10), np.full(300, 10)
-    return Measure(words_of_many_translations(), sources, samples=4).over([1.0, *GRID])
+    options = MeasureOptions(samples=4)
+    return measure_over(words_of_many_translations(), sources, [1.0, *GRID], options)
 
 
 def test_the_dial_turns_everything(dial: list[Ambiguity]) -> None:
@@ -161,15 +163,15 @@ def test_table_and_plot(dial: list[Ambiguity], tmp_path: Path) -> None:
 
 
 def test_texts_are_measured_too() -> None:
-    row = Measure(toy(), ["ein zwei drei", "drei same", ""], samples=2).at(1.0)
+    row = measure(toy(), ["ein zwei drei", "drei same", ""], 1.0, MeasureOptions(samples=2))
     assert row.counts.sentences == 6
     assert row.counts.empty >= 2
 
 
 def test_mistakes() -> None:
-    with pytest.raises(SconesError, match="at least 2 samples to compare, not 1"):
-        Measure(toy(), ["ein"], samples=1)
+    with pytest.raises(SconesError, match="samples must be at least 2, not 1"):
+        MeasureOptions(samples=1)
     with pytest.raises(SconesError, match="must be above 0 and finite, not 0"):
-        Measure(toy(), ["ein"]).over([1.0, 0.0])
+        measure_over(toy(), ["ein"], [1.0, 0.0])
     with pytest.raises(SconesError, match="None of the 2 sentences to measure"):
-        Measure(toy(), ["anders", ""]).at(1.0)
+        measure(toy(), ["anders", ""], 1.0)

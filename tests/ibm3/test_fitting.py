@@ -14,17 +14,23 @@ import pytest
 from generative import position_probs
 
 from scones.errors import SconesError
-from scones.ibm3.fitting import FIRST_WORD, NULL, FilePairs, StorePairs, Tables, fit
+from scones.ibm3.fitting import (
+    FIRST_WORD,
+    NULL,
+    FilePairs,
+    FitReport,
+    StorePairs,
+    Tables,
+    fit,
+)
+from scones.ibm3.options import Cut, FitOptions
 from scones.ibm3.parameters import (
     ANY,
-    Cut,
-    FitOptions,
     Parameters,
     pack_distortions,
     pack_fertilities,
     pack_translations,
 )
-from scones.ibm3.report import FitReport, frequent_words
 
 thot = pytest.importorskip("thot.alignment")
 
@@ -313,10 +319,10 @@ def test_frequent_words_are_shown() -> None:
     corpus = [([0, 1, 2], [0, 1, 2]), ([1, 2], [1, 2]), ([2], [2]), ([3, 2], [3, 2])] * 10
     words = ["Haus", "den", "ab", "1234"]
     parameters, report = fit(corpus, words, ["house", "the", "off", "1234"])
-    shown = frequent_words(parameters, report.source_counts, 20, best=1)
+    shown = parameters.frequent_words(report.source_counts, 20, best=1)
     # Neither a word of two letters nor a number; the more frequent first.
     assert [(word, best[0][0]) for word, best in shown] == [("den", "the"), ("Haus", "house")]
-    assert len(frequent_words(parameters, report.source_counts, 1)) == 1
+    assert len(parameters.frequent_words(report.source_counts, 1)) == 1
 
 
 class TestPacking:
@@ -421,5 +427,5 @@ class TestCorpus:
             stored, stored.source_words, stored.target_words, subwords=stored.subwords
         )
         assert parameters.subwords is not None
-        shown = dict(frequent_words(parameters, np.bincount([7], minlength=300) * 9, 5))
+        shown = dict(parameters.frequent_words(np.bincount([7], minlength=300) * 9, 5))
         assert all(word.startswith("▁") for word in shown)

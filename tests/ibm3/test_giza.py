@@ -10,7 +10,8 @@ from generative import position_probs
 
 from scones.errors import SconesError
 from scones.ibm3.giza import Vocabulary, import_tables
-from scones.ibm3.parameters import ANY, Cut, Parameters
+from scones.ibm3.options import Cut
+from scones.ibm3.parameters import ANY, Parameters
 from scones.text.subwords import Subwords
 
 # GIZA's numbers begin at 2, and 1 stands for unknown words; the last source word never occurs.
@@ -169,7 +170,7 @@ def test_as_sil_thot_says(tmp_path: Path) -> None:
     """A model of sil-thot written as GIZA++ would: both readers give the same parameters."""
     thot = pytest.importorskip("thot.alignment")
     from scones.ibm3.fitting import fit
-    from scones.ibm3.parameters import FitOptions
+    from scones.ibm3.options import FitOptions
 
     rng = np.random.default_rng(2)
     corpus = []

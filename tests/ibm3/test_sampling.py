@@ -340,9 +340,9 @@ class TestMistakes:
 
     def test_other_numbers(self) -> None:
         for words, said in (
-            ({"seed": -1}, "The seed must be at least 0 and below 2\\*\\*64, not -1"),
-            ({"max_length": 0}, "at least 1 word, not 0"),
-            ({"threads": 0}, "at least 1 thread, not 0"),
+            ({"seed": -1}, "seed must be at least 0, not -1"),
+            ({"max_length": 0}, "max_length must be at least 1, not 0"),
+            ({"threads": 0}, "threads must be at least 1, not 0"),
         ):
             with pytest.raises(SconesError, match=said):
                 Sampler(toy(), 1.0, **words)
