@@ -6,45 +6,36 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from scones.errors import SconesError
-from scones.options import option
+from scones.options import REQUIRED, option, out_of_bounds
 
-_LARGEST = 2**31 - 1
+
+def _count(default: Any = REQUIRED, help: str = "") -> Any:
+    return option(default, help, least=1, most=2**31 - 1)
+
+
+def _dropout(default: Any = REQUIRED, help: str = "") -> Any:
+    return option(default, help, least=0, below=1)
 
 
 @dataclass(frozen=True)
 class ModelConfig:
     """Everything that decides the shape of a Transformer, vocabulary included."""
 
-    vocabulary: int
-    encoder_layers: int
-    decoder_layers: int
-    size: int
-    heads: int
-    feed_forward: int
-    dropout: float
-    attention_dropout: float
+    vocabulary: int = _count()
+    encoder_layers: int = _count()
+    decoder_layers: int = _count()
+    size: int = _count()
+    heads: int = _count()
+    feed_forward: int = _count()
+    dropout: float = _dropout()
+    attention_dropout: float = _dropout()
     tied_embeddings: bool = True
-    max_length: int = 1024
+    max_length: int = _count(1024)
 
     def __post_init__(self) -> None:
-        counts = ("vocabulary", "encoder_layers", "decoder_layers", "size", "heads")
-        problems = [
-            f"{name} must be at least 1, not {getattr(self, name)}"
-            for name in (*counts, "feed_forward", "max_length")
-            if getattr(self, name) < 1
-        ]
-        problems += [
-            f"{name} is {getattr(self, name)}, which is too large"
-            for name in (*counts, "feed_forward", "max_length")
-            if getattr(self, name) > _LARGEST
-        ]
+        problems = out_of_bounds(self)
         if self.heads > 0 and self.size % (2 * self.heads):
             problems.append(f"size ({self.size}) must be a multiple of twice heads ({self.heads})")
-        problems += [
-            f"{name} must be in [0, 1), not {getattr(self, name)}"
-            for name in ("dropout", "attention_dropout")
-            if not 0 <= getattr(self, name) < 1
-        ]
         if problems:
             raise SconesError(f"The model cannot be built: {'; '.join(problems)}.")
 
@@ -69,16 +60,16 @@ class ModelOptions:
     preset: Literal["tiny", "small", "paper"] = option(
         "small", "sizes to start from; paper: those of its Table 1", group="Model"
     )
-    layers: int | None = option(None, "layers of the encoder and of the decoder")
-    encoder_layers: int | None = option(None, "layers of the encoder alone")
-    decoder_layers: int | None = option(None, "layers of the decoder alone")
-    size: int | None = option(None, "model (embedding) size")
-    heads: int | None = option(None, "attention heads")
-    feed_forward: int | None = option(None, "size of the feed-forward layers")
-    dropout: float = option(0.1, "dropout on embeddings and on what each block adds")
-    attention_dropout: float = option(0.1, "dropout on attention weights")
+    layers: int | None = _count(None, "layers of the encoder and of the decoder")
+    encoder_layers: int | None = _count(None, "layers of the encoder alone")
+    decoder_layers: int | None = _count(None, "layers of the decoder alone")
+    size: int | None = _count(None, "model (embedding) size")
+    heads: int | None = _count(None, "attention heads")
+    feed_forward: int | None = _count(None, "size of the feed-forward layers")
+    dropout: float = _dropout(0.1, "dropout on embeddings and on what each block adds")
+    attention_dropout: float = _dropout(0.1, "dropout on attention weights")
     tied_embeddings: bool = option(True, "one matrix for source, target and output")
-    max_length: int = option(1024, "longest sentence in pieces, either side")
+    max_length: int = _count(1024, "longest sentence in pieces, either side")
 
     def build(self, vocabulary: int) -> ModelConfig:
         """Resolve the preset and the changes to it into the full configuration."""

@@ -29,6 +29,7 @@ from scones.model.transformer import (
     prepacked,
     source_mask,
 )
+from scones.options import option, out_of_bounds
 from scones.search.engine import batches_by_length, padded
 from scones.search.greedy import Hypothesis
 
@@ -41,29 +42,25 @@ Limit = Literal["states", "time", "length", "memory"]
 class ExactOptions:
     """What to look for, and how long."""
 
-    n_best: int = 1
-    threshold: float | None = None
-    """Where given, look for all translations of at least this probability instead."""
-    max_states: int = 1_000_000
-    """Prefixes expanded, a sentence."""
-    max_seconds: float | None = None
-    """For all sentences together."""
-    sentence_seconds: float | None = None
-    """A sentence's share of the time, by its share of the prefixes expanded."""
-    max_memory: int | None = None
-    """Bytes, for all together; None: what suits the device."""
-    width: int | None = None
-    """Prefixes expanded together; None: as many as suit the device."""
+    n_best: int = option(1, "Translations a sentence.", least=1)
+    threshold: float | None = option(
+        None, "All translations of at least this probability, instead.", above=0, most=1
+    )
+    max_states: int = option(1_000_000, "Prefixes expanded, a sentence.", above=0)
+    max_seconds: float | None = option(None, "For all sentences together.", above=0)
+    sentence_seconds: float | None = option(
+        None, "A sentence's share of the time, by its share of the prefixes expanded.", above=0
+    )
+    max_memory: int | None = option(
+        None, "Bytes, for all together; what suits the device if not given.", above=0
+    )
+    width: int | None = option(
+        None, "Prefixes expanded together; as many as suit the device if not given.", above=0
+    )
 
     def __post_init__(self) -> None:
-        if self.n_best < 1:
-            raise SconesError(f"n_best must be at least 1, not {self.n_best}.")
-        if self.threshold is not None and not 0 < self.threshold <= 1:
-            raise SconesError(f"threshold must be above 0 and at most 1, not {self.threshold}.")
-        for name in ("max_states", "max_seconds", "sentence_seconds", "max_memory", "width"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise SconesError(f"{name} must be above 0, not {value}.")
+        if problems := out_of_bounds(self):
+            raise SconesError(f"{'; '.join(problems)}.")
 
 
 @dataclass(frozen=True)

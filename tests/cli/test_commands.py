@@ -77,7 +77,7 @@ def test_all_translations_above_a_probability(
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (("--search", "all", "--threshold", 2), "threshold must be above 0 and at most 1"),
+        (("--search", "all", "--threshold", 2), "threshold must be at most 1, not 2.0"),
         (("--search", "exact", "--max-states", 0), "max_states must be above 0"),
         (("--search", "exact", "--length-penalty", 1), "leave out --length-penalty"),
         (("--search", "exact", "--max-memory", -1), "--max-memory must be above 0"),
