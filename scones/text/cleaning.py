@@ -94,6 +94,7 @@ class CleaningConfig:
             raise SconesError(f"The cleaning cannot work so: {'; '.join(problems)}.")
 
 
+# Here and not in `prepare`: the flags of the command are made from it, and should not import NumPy.
 @dataclass
 class PrepareConfig:
     """What `scones prepare` is asked to do: section [prepare] of a recipe."""
