@@ -25,10 +25,10 @@ import torch
 from common import facts, flags, number, save, seconds, show, take_turns
 from torch import nn
 
-from scones.ids import PAD
 from scones.model.config import ModelOptions
 from scones.model.transformer import Transformer
 from scones.outputs import OutputLayer, output_layer
+from scones.text import PAD
 from scones.training.optimizers import make_optimizer
 from scones.training.options import TrainOptions
 

@@ -33,10 +33,10 @@ from toys import toy_model, toy_pairs
 
 from scones.evaluation.metrics import bleu
 from scones.hardware import choose_device, gpu_path
-from scones.ids import END
 from scones.model.folder import ModelFolder
 from scones.outputs import output_layer
 from scones.search.engine import SearchOptions, padded, score_batch, searcher
+from scones.text import END
 from scones.text.reading import read_texts
 from scones.text.subwords import Subwords
 

@@ -28,10 +28,10 @@ from peer import Generate, hugging_face_model
 
 from scones.bridges.ctranslate2 import CTranslate2Searcher, convert, gap
 from scones.evaluation.metrics import bleu
-from scones.ids import END
 from scones.model.folder import ModelFolder
 from scones.outputs import output_layer
 from scones.search.engine import Searcher, SearchOptions, searcher
+from scones.text import END
 from scones.text.reading import read_texts
 from scones.text.subwords import Subwords
 from scones.version import commit

@@ -24,7 +24,6 @@ from common import facts, flags, free_memory, number, save, show, wait
 from toys import toy_model, toy_pairs
 
 from scones.hardware import choose_device
-from scones.ids import END, PAD
 from scones.model.folder import ModelFolder
 from scones.model.transformer import Transformer, prepacked
 from scones.outputs import OutputLayer, output_layer
@@ -32,6 +31,7 @@ from scones.search.engine import SearchOptions, length_limit, padded, searcher
 from scones.search.exact import exact_search, expander_for
 from scones.search.frontier import ExactOptions, ExactResult
 from scones.search.greedy import Hypothesis
+from scones.text import END, PAD
 from scones.text.reading import read_texts
 from scones.text.subwords import Subwords
 
@@ -101,7 +101,7 @@ class Case:
     ) -> Case:
         """Open a model and search with a beam of 4."""
         folder = ModelFolder.load(path, device)
-        output = output_layer(folder.output)
+        output = output_layer(folder.facts.output)
         sources = Subwords(folder.subwords).encode(texts)
         longest = folder.model.config.max_length
         limits = [length_limit(len(source) + 1, longest) for source in sources]
@@ -163,7 +163,7 @@ def main() -> None:
             case = Case.read(path, texts, device, torch.float32)
             entry = race(case, options.repeats, options.max_states, options.peer_states)
             name = path.parent.name if path.name in ("best", "last") else path.name
-            result["results"].append({"model": name, "output": case.folder.output} | entry)
+            result["results"].append({"model": name, "output": case.folder.facts.output} | entry)
             for width in options.width:
                 row = growth(case, width, options.max_states)
                 result["growth"].append({"model": name} | row)

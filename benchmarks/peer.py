@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from scones.ids import END, PAD
 from scones.search.engine import SearchOptions, batches_by_length, length_limit, padded
+from scones.text import END, PAD
 
 Ids = list[list[int]]
 

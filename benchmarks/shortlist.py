@@ -31,15 +31,15 @@ from toys import toy_model, toy_pairs, toy_store
 
 from scones.evaluation.metrics import bleu
 from scones.hardware import choose_device
-from scones.ids import END
 from scones.model.config import ModelOptions
-from scones.model.folder import ModelFolder
+from scones.model.folder import ModelFacts, ModelFolder
 from scones.model.transformer import Transformer
 from scones.outputs import output_layer
 from scones.outputs.scones import Scones
 from scones.search.engine import Searcher, SearchOptions, searcher
 from scones.search.greedy import Hypothesis
 from scones.search.shortlist import Shortlist
+from scones.text import END
 from scones.text.reading import read_texts
 from scones.text.store import TokenStore
 
@@ -177,7 +177,7 @@ def random_model(store: TokenStore) -> ModelFolder:
     with torch.no_grad():
         model.output_bias[END] = -1e9
     languages = store.source_language, store.target_language
-    return ModelFolder(model, store.subwords.model, Scones().to_config(), *languages)
+    return ModelFolder(model, store.subwords.model, ModelFacts(Scones().to_config(), *languages))
 
 
 def read(source: Path | None, reference: Path | None) -> tuple[list[str], list[str]]:

@@ -7,11 +7,11 @@ from pathlib import Path
 import torch
 
 from scones.files import new_folder
-from scones.ids import END, UNKNOWN
 from scones.model.config import ModelConfig
-from scones.model.folder import ModelFolder
+from scones.model.folder import ModelFacts, ModelFolder
 from scones.model.transformer import Transformer
 from scones.outputs import output_layer
+from scones.text import END, UNKNOWN
 from scones.text.creamtea import CreamTea
 from scones.text.store import StoreWriter
 from scones.text.subwords import Subwords
@@ -57,7 +57,8 @@ def toy_model(folder: Path, layer: str) -> None:
         model.output_bias[: UNKNOWN + 1 + BYTES] = -30.0  # words alone
         model.output_bias[END] = 6.0
     output = output_layer({"layer": layer}).to_config()
-    ModelFolder(model.eval(), _subwords().model, output, "de", "en").save(folder)
+    facts = ModelFacts(output, "de", "en")
+    ModelFolder(model.eval(), _subwords().model, facts).save(folder)
 
 
 def _subwords() -> Subwords:

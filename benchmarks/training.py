@@ -43,13 +43,13 @@ from torch import Tensor, nn
 from toys import toy_store
 
 from scones.hardware import choose_device, choose_precision
-from scones.ids import PAD
 from scones.model.config import ModelOptions
-from scones.model.folder import ModelFolder
+from scones.model.folder import ModelFacts, ModelFolder
 from scones.model.transformer import Transformer
 from scones.outputs import OutputLayer
 from scones.outputs.scones import Scones
 from scones.outputs.softmax import Softmax
+from scones.text import PAD
 from scones.text.batches import pad_batch, plan_batches
 from scones.text.store import ParallelTokens, TokenStore
 from scones.training.data import Batch, make_batch
@@ -297,7 +297,8 @@ def make_trainers(
 
 def _save(model: Transformer, store: TokenStore, folder: Path) -> None:
     languages = store.source_language, store.target_language
-    ModelFolder(model, store.subwords.model, Softmax().to_config(), *languages).save(folder)
+    facts = ModelFacts(Softmax().to_config(), *languages)
+    ModelFolder(model, store.subwords.model, facts).save(folder)
 
 
 def race(

@@ -34,8 +34,8 @@ from scones.evaluation.metrics import bleu
 from scones.evaluation.significance import mark, paired_bootstrap
 from scones.files import write_file, write_json
 from scones.hardware import choose_device
-from scones.ids import END, PAD
 from scones.search.engine import batches_by_length, length_limit, padded
+from scones.text import END, PAD
 from scones.text.batches import pad_batch, plan_batches
 from scones.text.reading import read_aligned
 from scones.text.store import TokenStore

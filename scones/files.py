@@ -1,18 +1,26 @@
-"""Writing to disk so that nothing is ever half-written: write beside, sync, rename."""
+"""Writing to disk so that nothing is ever half-written: write beside, sync, rename.
+
+Files of results say how their numbers were made: `Provenance`.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
+import platform
 import re
 import shutil
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scones.errors import SconesError
+from scones.version import __version__, commit
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -117,6 +125,20 @@ def write_json(path: Path, value: Any) -> None:
     write_file(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
+def damaged(path: Path, why: object) -> SconesError:
+    """The error for a file that is there and cannot be what it should be."""
+    return SconesError(f"{path} is damaged: {why}.")
+
+
+def file_digest(path: Path) -> str:
+    """The SHA-256 of a file that belongs to a model."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        raise SconesError(f"{path} does not exist; the model is incomplete.") from None
+
+
 def read_json(path: Path) -> Any:
     """Read a JSON file; a missing or damaged one is a sentence, not a traceback."""
     path = Path(path)
@@ -125,7 +147,7 @@ def read_json(path: Path) -> Any:
     except FileNotFoundError:
         raise SconesError(f"{path} does not exist.") from None
     except (ValueError, UnicodeDecodeError, RecursionError) as problem:
-        raise SconesError(f"{path} is damaged: it is not valid JSON ({problem}).") from None
+        raise damaged(path, f"it is not valid JSON ({problem})") from None
 
 
 def sync_folder(folder: Path) -> None:
@@ -162,3 +184,48 @@ def _sync_entry(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """How numbers were made; it stands beside them in every file of results.
+
+    The order of the fields is that of the files; None is not written, but for the commit.
+    """
+
+    command: str
+    models: dict[str, str] | None
+    """Where the models lay, by name."""
+    commit: str | None
+    scones: str
+    torch: str
+    python: str
+    machine: str
+    device: str
+    threads: int
+    seed: int | None = None
+    data_digest: str | None = None
+
+    @classmethod
+    def now(cls, device: str = "cpu", models: Mapping[str, Path] | None = None) -> Provenance:
+        """That of what the running command computes on a device."""
+        import torch
+
+        on_gpu = device != "cpu" and torch.cuda.is_available()
+        return cls(
+            command=" ".join(["scones", *sys.argv[1:]]),
+            models=None if models is None else {name: str(path) for name, path in models.items()},
+            commit=commit(),
+            scones=__version__,
+            torch=torch.__version__,
+            python=platform.python_version(),
+            machine=platform.machine(),
+            device=torch.cuda.get_device_name() if on_gpu else "cpu",
+            threads=torch.get_num_threads(),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        said = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {
+            name: value for name, value in said.items() if value is not None or name == "commit"
+        }

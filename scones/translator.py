@@ -14,10 +14,10 @@ from typing import ClassVar, Literal, get_args
 
 import torch
 
-from scones.bridges.ctranslate2 import CTranslate2Searcher, is_export, open_export
+from scones.bridges.ctranslate2 import CTranslate2Searcher, open_export
 from scones.errors import SconesError
 from scones.hardware import choose_device, gpu_path
-from scones.model.folder import ModelFolder, find_model
+from scones.model.folder import FolderConfig, ModelFolder
 from scones.outputs import output_layer
 from scones.processes import Processes
 from scones.search.engine import (
@@ -110,8 +110,8 @@ def load(
         raise SconesError(f"The precision '{precision}' is not known; use 'float32' or 'bf16'.")
     if engine not in get_args(Engine):
         raise SconesError(f"The engine '{engine}' is not known; use auto, torch or ctranslate2.")
-    place = find_model(folder)
-    if is_export(place):
+    config = FolderConfig.read(folder)
+    if config.facts.is_export:
         other = engine == "torch" or device not in ("auto", "cpu") or precision != "float32"
         if other or shortlist is not None:
             raise SconesError(
@@ -119,8 +119,8 @@ def load(
                 "exported; leave out engine, device, precision and shortlist, or use the model "
                 "folder."
             )
-        return Translator(*open_export(place), str(folder))
-    model_folder = ModelFolder.load(place, choose_device(device))
+        return Translator(*open_export(config), str(folder))
+    model_folder = ModelFolder.load(config, choose_device(device))
     wanted = torch.bfloat16 if precision == "bf16" else torch.float32
     if not gpu_path(model_folder.model):  # a GPU's kernels have a copy in this format instead
         model_folder.model.to(wanted)
@@ -146,7 +146,7 @@ def _choose_searcher(
         return CTranslate2Searcher.of(folder)
     if engine == "auto" and fits and shortlist is None:
         return AutoSearcher(folder)
-    return searcher(folder.model, output_layer(folder.output), precision, shortlist)
+    return searcher(folder.model, output_layer(folder.facts.output), precision, shortlist)
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class AutoSearcher:
 
     @cached_property
     def _torch(self) -> Searcher:
-        return searcher(self.folder.model, output_layer(self.folder.output))
+        return searcher(self.folder.model, output_layer(self.folder.facts.output))
 
     @cached_property
     def _fastest(self) -> Searcher:
@@ -188,10 +188,10 @@ class Translator:
         precision: torch.dtype = torch.float32,
     ) -> None:
         self.model = folder.model
-        self.output = output_layer(folder.output, f"{name}/config.json")
+        self.output = output_layer(folder.facts.output, f"{name}/config.json")
         self.subwords = Subwords(folder.subwords, f"{name}/subwords.model")
-        self.source_language = folder.source_language
-        self.target_language = folder.target_language
+        self.source_language = folder.facts.source_language
+        self.target_language = folder.facts.target_language
         self._searcher = searcher
         self._precision = precision
         if len(self.subwords) != self.model.config.vocabulary:

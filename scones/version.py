@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 
 
 def versions() -> str:
-    """Name everything that decides a run's numbers: scones, its commit, PyTorch and Python."""
+    """Everything that decides a run's numbers: scones, its commit, PyTorch and Python."""
     import platform
     from importlib.metadata import version
 
@@ -25,7 +25,7 @@ def versions() -> str:
 
 @functools.cache
 def commit() -> str | None:
-    """Give the git commit of the source tree, "+" behind it if changed; None when installed.
+    """The git commit of the source tree, "+" behind it if changed; None when installed.
 
     A copy of the tree without its history is told by the variable SCONES_COMMIT.
     """

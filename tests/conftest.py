@@ -72,11 +72,11 @@ def tiny_model(tiny_models: Path) -> Path:
 def _save_random_model(folder: Path, layer: str, subwords: bytes, seed: int) -> None:
     import torch
 
-    from scones.ids import END, UNKNOWN
     from scones.model.config import ModelConfig
-    from scones.model.folder import ModelFolder
+    from scones.model.folder import ModelFacts, ModelFolder
     from scones.model.transformer import Transformer
     from scones.outputs import output_layer
+    from scones.text import END, UNKNOWN
 
     config = ModelConfig(
         vocabulary=PIECES,
@@ -103,5 +103,5 @@ def _save_random_model(folder: Path, layer: str, subwords: bytes, seed: int) -> 
             model.output_bias[: UNKNOWN + 1 + 256] = -30.0  # no padding, no bytes: words alone
             model.output_bias[END] = END_BIAS
     output = output_layer({"layer": layer}).to_config()
-    facts = {"steps": 7, "seed": seed, "scores": {"bleu": 12.5}}
-    ModelFolder(model.eval(), subwords, output, "de", "en", facts).save(folder)
+    facts = ModelFacts(output, "de", "en", steps=7, seed=seed, scores={"bleu": 12.5})
+    ModelFolder(model.eval(), subwords, facts).save(folder)

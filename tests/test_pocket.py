@@ -39,7 +39,7 @@ LARGEST = 12_000_000
 @pytest.fixture
 def shipped(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A package that comes with two models, and a working directory with nothing in it."""
-    monkeypatch.setattr(pocket, "FOLDER", tmp_path / "package")
+    monkeypatch.setattr(pocket, "POCKET", tmp_path / "package")
     for name in NAMES:
         store_again(tiny_model, tmp_path / "package" / name, "int8", {"name": name})
     (tmp_path / "here").mkdir()
@@ -77,7 +77,7 @@ def test_a_name_that_is_not_known(shipped: Path, monkeypatch: pytest.MonkeyPatch
         scones.load("a/pocket-de-en")
     with pytest.raises(SconesError, match=r"The model folder \.\./package/\.\./x does not exist"):
         scones.load("../package/../x")
-    monkeypatch.setattr(pocket, "FOLDER", shipped / "nowhere")
+    monkeypatch.setattr(pocket, "POCKET", shipped / "nowhere")
     with pytest.raises(SconesError, match="and this copy of scones brings no pocket models"):
         scones.load("pocket-de-en")
 
@@ -174,9 +174,9 @@ def test_what_the_card_says_comes_from_the_report_and_the_scores(tmp_path: Path)
         "newstest2019": {"sentences": 2, "BLEU, greedy": 20.0, "BLEU, beam 4": 21.0},
         "tatoeba/test": {"sentences": 2, "BLEU, greedy": 30.0, "BLEU, beam 4": 31.0},
     }
-    from scones.model.card import check_told
+    from scones.model.card import check_metadata
 
-    assert check_told(card, "card.json")["signature"] == "s|1"
+    assert check_metadata(card, "card.json")["signature"] == "s|1"
 
 
 @pytest.fixture
@@ -238,7 +238,7 @@ def test_without_models_the_demo_is_the_comparison(demo, models: list[str]) -> N
 
 @pytest.mark.parametrize("name", pocket.pocket_models())
 def test_a_model_that_is_shipped_is_small_and_works(name: str) -> None:
-    folder = pocket.FOLDER / name
+    folder = pocket.POCKET / name
     assert sum(path.stat().st_size for path in folder.iterdir()) <= LARGEST
     patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())
     patterns = patterns["tool"]["setuptools"]["package-data"]["scones"]

@@ -17,14 +17,13 @@ from typing import IO, Any, Literal
 
 import torch
 
-from scones.analysis.compare import facts
 from scones.analysis.tables import model_digest, texts_digest
 from scones.errors import SconesError
 from scones.evaluation.metrics import check_references
 from scones.evaluation.search_errors import BeamRun, ExactOutput, Output, analyze
-from scones.files import read_json, sole_use, write_file, write_json
+from scones.files import Provenance, read_json, sole_use, write_file, write_json
 from scones.hardware import choose_device
-from scones.model.folder import read_model_config
+from scones.model.folder import read_facts
 from scones.search.engine import SearchOptions
 from scones.search.frontier import ExactOptions
 from scones.translator import TooLong, Translation, Translator, load
@@ -228,7 +227,7 @@ class Analyzer:
 
     def _figures(self) -> dict[str, Any]:
         return {
-            **facts(self.models, self.device),
+            **Provenance.now(self.device, self.models).to_json(),
             "source_digest": texts_digest(self.sources),
             "reference_digests": [texts_digest(texts) for texts in self.references],
             "sentences": len(self.sources),
@@ -276,7 +275,7 @@ class _System:
             exact, all_made_with = self._exact(self.plan.limits)
             made += all_made_with
         return {
-            "output": self._config["scones"]["output"],
+            "output": read_facts(self.folder).output,
             "model_digest": self._settings["model"],
             "devices": sorted({one.device for one in made}),
             "commits": sorted({str(one.commit) for one in made}),
@@ -340,10 +339,6 @@ class _System:
         device = choose_device(self.plan.device)
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
         return MadeWith(settings, name, commit())
-
-    @cached_property
-    def _config(self) -> dict[str, Any]:
-        return read_model_config(self.folder)
 
     @cached_property
     def _settings(self) -> dict[str, Any]:

@@ -7,15 +7,11 @@ translations a model accepts, and which share of near misses it believes.
 
 from __future__ import annotations
 
-import platform
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from scones.errors import SconesError
 from scones.evaluation.significance import (
@@ -25,9 +21,8 @@ from scones.evaluation.significance import (
     choose_threshold,
     paired_bootstrap,
 )
-from scones.files import read_json
+from scones.files import Provenance, read_json
 from scones.translator import Translator, load
-from scones.version import __version__, commit
 
 SEARCHES: dict[str, dict[str, Any]] = {
     "greedy": {"search": "greedy", "scores": False},
@@ -77,7 +72,7 @@ class Comparison:
     systems: dict[str, SystemReport]
     bleu: dict[str, list[SystemResult]]
     """By search, in the order of the systems."""
-    facts: dict[str, Any]
+    provenance: Provenance
 
     def to_json(self) -> dict[str, Any]:
         """Give all figures with what is needed to get them again."""
@@ -92,7 +87,7 @@ class Comparison:
                 "valid": report.valid,
                 "acceptance": vars(report.acceptance) if report.acceptance else None,
             }
-        return {**self.facts, "systems": systems}
+        return {**self.provenance.to_json(), "systems": systems}
 
 
 def compare(
@@ -132,7 +127,7 @@ def compare(
         )
         for search in SEARCHES
     }
-    return Comparison(systems, bleu, facts(models, device))
+    return Comparison(systems, bleu, Provenance.now(device, models))
 
 
 def _translate(
@@ -165,22 +160,3 @@ def _log_probs(
         valid += [(entry.source, text) for text in entry.references[::stride]]
         invalid += [(entry.source, text) for text in entry.near_misses[:most]]
     return translator.score(valid), translator.score(invalid)
-
-
-def facts(models: Mapping[str, Path], device: str) -> dict[str, Any]:
-    """Say what figures were made with: command, commit, versions, device."""
-    return {
-        "command": " ".join(["scones", *sys.argv[1:]]),
-        "models": {name: str(path) for name, path in models.items()},
-        "commit": commit(),
-        "scones": __version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "device": torch.cuda.get_device_name() if device != "cpu" and _has_gpu() else "cpu",
-        "threads": torch.get_num_threads(),
-    }
-
-
-def _has_gpu() -> bool:
-    return torch.cuda.is_available()

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from scones.errors import SconesError
-from scones.model.folder import SUBWORDS, find_model, read_model_config, weights_file
+from scones.files import file_digest
+from scones.model.folder import SUBWORDS, FolderConfig
 
 # Short digests by which results say what they were made of.
 
@@ -20,16 +20,12 @@ def texts_digest(texts: Sequence[str]) -> str:
 
 
 def model_digest(folder: Path) -> str:
-    """Give the digest of all that decides what a model says: weights, pieces, output layer."""
-    folder = find_model(folder)
-    output = json.dumps(read_model_config(folder)["scones"]["output"], sort_keys=True)
+    """The digest of all that decides what a model says: weights, pieces, output layer."""
+    config = FolderConfig.read(folder)
+    output = json.dumps(config.facts.output, sort_keys=True)
     digest = hashlib.sha256(output.encode())
-    for path in (weights_file(folder), folder / SUBWORDS):
-        try:
-            with path.open("rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
-        except FileNotFoundError:
-            raise SconesError(f"{path} does not exist; the model is incomplete.") from None
+    for path in (config.weights, config.folder / SUBWORDS):
+        digest.update(bytes.fromhex(file_digest(path)))
     return digest.hexdigest()[:16]
 
 

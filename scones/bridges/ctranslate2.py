@@ -2,11 +2,19 @@
 
 CTranslate2 takes the arg max of raw logits in greedy search, which is right for every output
 layer, and applies a softmax in beam search, which is right for softmax models alone.
+
+An exported folder is a CTranslate2 model that `scones.load` opens too:
+
+    model.bin                the weights, quantised or not
+    shared_vocabulary.json   the pieces, in the order of their ids
+    config.json              what CTranslate2 reads, and under "scones" what a model folder says
+                             there, with the engine, the quantisation, the check and digests
+    subwords.model           the SentencePiece model
+    README.md                how to use it with and without scones
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import random
 import tempfile
@@ -22,10 +30,9 @@ import torch
 from torch import Tensor, nn
 
 from scones.errors import SconesError
-from scones.files import new_folder, read_json, write_file, write_json
-from scones.ids import END, PAD, UNKNOWN
+from scones.files import file_digest, new_folder, read_json, write_file, write_json
 from scones.model.config import ModelConfig
-from scones.model.folder import SUBWORDS, ModelFolder, find_model, read_model_config, weights_file
+from scones.model.folder import SUBWORDS, FolderConfig, ModelFolder, read_facts
 from scones.model.transformer import Attention, DecoderLayer, EncoderLayer, Transformer
 from scones.options import from_section
 from scones.outputs import OutputLayer, output_layer
@@ -37,6 +44,7 @@ from scones.search.engine import (
     search_corpus,
 )
 from scones.search.greedy import Hypothesis, hypothesis
+from scones.text import END, PAD, UNKNOWN
 from scones.text.subwords import Subwords
 
 __all__ = [
@@ -44,21 +52,11 @@ __all__ = [
     "CTranslate2Searcher",
     "Exported",
     "export",
-    "is_export",
     "open_export",
 ]
 
-
-# An exported folder: a CTranslate2 model that `scones.load` opens too.
-#
-# model.bin                the weights, quantised or not
-# shared_vocabulary.json   the pieces, in the order of their ids
-# config.json              what CTranslate2 reads, and under "scones" what a model folder says
-#                          there, with the engine, the quantisation, the check and digests
-# subwords.model           the SentencePiece model
-# README.md                how to use it with and without scones
-
 ENGINE = "ctranslate2"
+QUANTIZATIONS = ("float32", "int8", "float16", "bfloat16")
 _FILES = ("model.bin", "shared_vocabulary.json", SUBWORDS)
 
 
@@ -89,15 +87,17 @@ def export(
     if quantization not in QUANTIZATIONS:
         known = ", ".join(QUANTIZATIONS)
         raise SconesError(f"The quantisation '{quantization}' is not known; there are {known}.")
-    source, target = find_model(source), Path(target)
-    if overwrite and target.exists() and not is_export(target):
+    config, target = FolderConfig.read(source), Path(target)
+    source = config.folder
+    if overwrite and target.exists() and not _is_export(target):
         raise SconesError(f"{target} is not an export, so it is not overwritten; choose another.")
-    if is_export(source):
+    if config.facts.is_export:
         raise SconesError(f"{source} is an export itself; export the model folder it came from.")
     with new_folder(target, overwrite=overwrite) as place:
-        folder = ModelFolder.load(source)
+        folder = ModelFolder.load(config)
         convert(folder, place, quantization)
-        result = _check(folder, CTranslate2Searcher(place, folder), sentences)
+        sources = _sources(folder, sentences)
+        result = check(folder, CTranslate2Searcher(place, folder), sources)
         if quantization == "float32" and not result.passed:
             raise SconesError(
                 f"CTranslate2 does not give the output of {source}: "
@@ -105,77 +105,53 @@ def export(
                 f"to {result.largest_gap:.2g} in a logit; nothing was written, use PyTorch."
             )
         write_file(place / SUBWORDS, folder.subwords)
-        ours = folder.config_json()["scones"] | {
+        ours = folder.facts.to_json() | {
             "engine": ENGINE,
             "engine_version": library().__version__,
             "quantization": quantization,
             "model": asdict(folder.model.config),
-            "weights_digest": _digest(weights_file(source)),
+            "weights_digest": file_digest(config.weights),
             "check": {"text": "given" if sentences else "random pieces", **asdict(result)},
-            "digests": {name: _digest(place / name) for name in _FILES},
+            "digests": {name: file_digest(place / name) for name in _FILES},
         }
         write_json(place / "config.json", read_json(place / "config.json") | {"scones": ours})
-        write_file(place / "README.md", _card(ours))
+        write_file(place / "README.md", _card(ours, is_softmax=_output(folder).is_softmax))
         size = sum(path.stat().st_size for path in place.iterdir())
     return Exported(target, quantization, size, result)
 
 
-def is_export(folder: Path) -> bool:
-    """Say whether a folder is an export rather than a model folder."""
+def _is_export(folder: Path) -> bool:
     try:
-        return "engine" in read_model_config(folder)["scones"]
-    except SconesError:
+        return read_facts(folder).is_export
+    except SconesError:  # no model of ours at all
         return False
 
 
-def open_export(folder: Path) -> tuple[ModelFolder, CTranslate2Searcher]:
+def open_export(config: FolderConfig) -> tuple[ModelFolder, CTranslate2Searcher]:
     """Open an export: what a model folder tells, and a searcher in place of the weights.
 
     The model of that folder is a shape without weights (PyTorch's device "meta").
     """
-    folder = Path(folder)
-    place = folder / "config.json"
-    ours = dict(read_model_config(folder)["scones"])
-    del ours["format"]
+    folder, facts = config.folder, config.facts
+    engine = facts.others["engine"]
+    if engine != ENGINE:
+        raise SconesError(f"{config.path} names the engine '{engine}', which is not known.")
     try:
-        if ours["engine"] != ENGINE:
-            raise SconesError(f"{place} names the engine '{ours['engine']}', which is not known.")
-        sizes, output = ours["model"], dict(ours.pop("output"))
-        languages = ours.pop("source_language"), ours.pop("target_language")
-        config = from_section(ModelConfig, sizes, f"{place} is damaged")
-        digests = {name: ours["digests"][name] for name in _FILES}
+        dict(facts.output)  # that there is one; what it says is checked where it is made
+        sizes = from_section(ModelConfig, facts.others["model"], f"{config.path} is damaged")
+        digests = {name: facts.others["digests"][name] for name in _FILES}
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise SconesError(f"{place} is damaged; export the model again.") from None
+        raise SconesError(f"{config.path} is damaged; export the model again.") from None
     for name, digest in digests.items():
-        if _digest(folder / name) != digest:
+        if file_digest(folder / name) != digest:
             raise SconesError(f"{folder / name} is damaged; export the model again.")
     with torch.device("meta"):
-        shape = Transformer(config).eval()
-    subwords = (folder / SUBWORDS).read_bytes()
-    told = ModelFolder(shape, subwords, output, *languages, facts=ours)
-    return told, CTranslate2Searcher(folder, told)
+        shape = Transformer(sizes).eval()
+    opened = ModelFolder(shape, (folder / SUBWORDS).read_bytes(), facts)
+    return opened, CTranslate2Searcher(folder, opened)
 
 
-def _check(folder: ModelFolder, searcher: CTranslate2Searcher, sentences: Sequence[str]) -> Check:
-    config = folder.model.config
-    if not sentences:
-        return check(folder, searcher, random_sources(config))
-    encoded = Subwords(folder.subwords).encode(sentences)
-    sources = [ids for ids in encoded if 0 < len(ids) < config.max_length]
-    if not sources:
-        raise SconesError("There is no sentence to check with: all are empty or too long.")
-    return check(folder, searcher, sources)
-
-
-def _digest(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except FileNotFoundError:
-        raise SconesError(f"{path} does not exist; the folder is incomplete.") from None
-
-
-def _card(ours: dict[str, Any]) -> str:
+def _card(ours: dict[str, Any], *, is_softmax: bool) -> str:
     source, target = ours["source_language"], ours["target_language"]
     layer, checked = ours["output"]["layer"], ours["check"]
     return f"""# {source} → {target}, {layer}, for CTranslate2 ({ours["quantization"]})
@@ -200,7 +176,7 @@ translator = ctranslate2.Translator("path/to/this/folder")
 print(subwords.decode(found.hypotheses[0]))
 ```
 
-{_SEARCH[layer == "softmax"]}
+{_SEARCH[is_softmax]}
 
 Checked when it was written: {checked["equal"]} of {checked["sentences"]} greedy translations
 ({checked["text"]}) are those of the model it came from, whose weights have the SHA-256
@@ -217,8 +193,6 @@ _SEARCH = {
 
 # Our weights as CTranslate2 reads them: a folder that its `Translator` opens.
 
-QUANTIZATIONS = ("float32", "int8", "float16", "bfloat16")
-
 
 def library() -> ModuleType:
     """Import CTranslate2, or say how to get it."""
@@ -233,8 +207,12 @@ def library() -> ModuleType:
         ) from None
 
 
-def pieces_of(folder: ModelFolder) -> list[str]:
-    """Give the vocabulary in the order of its ids."""
+def _output(folder: ModelFolder) -> OutputLayer:
+    return output_layer(folder.facts.output)
+
+
+def _pieces(folder: ModelFolder) -> list[str]:
+    """The vocabulary in the order of its ids."""
     subwords = Subwords(folder.subwords)
     expected = folder.model.config.vocabulary
     if len(subwords) != expected:
@@ -248,7 +226,7 @@ def pieces_of(folder: ModelFolder) -> list[str]:
 def convert(folder: ModelFolder, place: Path, quantization: str = "float32") -> None:
     """Write model.bin, shared_vocabulary.json and config.json into a place that exists."""
     specs = library().specs
-    pieces = pieces_of(folder)
+    pieces = _pieces(folder)
     model, config = folder.model, folder.model.config
     layers = (config.encoder_layers, config.decoder_layers)
     spec = specs.TransformerSpec.from_config(layers, config.heads, pre_norm=True)
@@ -320,9 +298,9 @@ class CTranslate2Searcher:
 
     def __init__(self, place: Path, folder: ModelFolder) -> None:
         """Open a converted model; `folder` tells what it is, and may be without weights."""
-        self._pieces = pieces_of(folder)
+        self._pieces = _pieces(folder)
         self._ids = {piece: number for number, piece in enumerate(self._pieces)}
-        self._is_softmax = _is_softmax(output_layer(folder.output))
+        self._is_softmax = _output(folder).is_softmax
         self._max_length = folder.model.config.max_length
         self._threads = torch.get_num_threads()
         try:
@@ -368,7 +346,7 @@ class CTranslate2Searcher:
         return results
 
     def logits(self, source: Sequence[int]) -> tuple[list[int], Any]:
-        """Give the greedy translation, end of sentence included, and its logits (T, V)."""
+        """The greedy translation, end of sentence included, and its logits (T, V)."""
         limit = length_limit(len(source) + 1, self._max_length)
         (answer,) = self._translator.translate_batch(
             self._as_pieces([source]),
@@ -433,12 +411,6 @@ _GREEDY: dict[str, Any] = {
 }
 
 
-def _is_softmax(output: OutputLayer) -> bool:
-    """Ask the output layer itself whether its scores are those of a softmax."""
-    logits_NV = torch.tensor([[0.0, 1.0, 3.0]])
-    return torch.allclose(output.log_scores(logits_NV), logits_NV.log_softmax(dim=-1))
-
-
 # Does a converted model say what the model itself says?
 
 TIE = 1e-3
@@ -473,7 +445,7 @@ def check(
 ) -> Check:
     """Translate sources, given as ids, by PyTorch and by CTranslate2, and compare."""
     model = folder.model
-    ours = search_corpus(model, output_layer(folder.output), sources, _WITHOUT_SCORES)
+    ours = search_corpus(model, _output(folder), sources, _WITHOUT_SCORES)
     theirs = searcher.search(sources, _WITHOUT_SCORES)
     gaps = [
         gap(model, source, _ids(mine), _ids(other))
@@ -489,8 +461,20 @@ def check(
     )
 
 
+def _sources(folder: ModelFolder, sentences: Sequence[str]) -> list[list[int]]:
+    """The ids of the sentences to check with; without any, of random ones."""
+    config = folder.model.config
+    if not sentences:
+        return random_sources(config)
+    encoded = Subwords(folder.subwords).encode(sentences)
+    sources = [ids for ids in encoded if 0 < len(ids) < config.max_length]
+    if not sources:
+        raise SconesError("There is no sentence to check with: all are empty or too long.")
+    return sources
+
+
 def random_sources(config: ModelConfig) -> list[list[int]]:
-    """Make sentences of random pieces, always the same: every model can read them."""
+    """Sentences of random pieces, always the same: every model can read them."""
     chance = random.Random(1)
     pieces = range(UNKNOWN + 1, config.vocabulary)
     longest = min(_RANDOM_PIECES, config.max_length - 1)
@@ -499,7 +483,7 @@ def random_sources(config: ModelConfig) -> list[list[int]]:
 
 @torch.inference_mode()
 def gap(model: Transformer, source: Sequence[int], ours: list[int], theirs: list[int]) -> float:
-    """Give our logit's lead over theirs where two translations of a sentence part."""
+    """Our logit's lead over theirs where two translations of a sentence part."""
     position = next(
         index for index, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]
     )
@@ -513,7 +497,7 @@ def gap(model: Transformer, source: Sequence[int], ours: list[int], theirs: list
 def logit_difference(
     model: Transformer, searcher: CTranslate2Searcher, source: Sequence[int]
 ) -> float:
-    """Give the largest difference of any logit along CTranslate2's translation of a sentence."""
+    """The largest difference of any logit along CTranslate2's translation of a sentence."""
     tokens, theirs_TV = searcher.logits(source)
     inputs_BT = torch.tensor([[PAD, *tokens[:-1]]], device=model.device)
     ours_TV = model.logits(model(padded([source], model.device), inputs_BT)[0])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from scones.errors import SconesError
-from scones.ids import PAD
+from scones.text import PAD
 
 if TYPE_CHECKING:
     from jax import Array

@@ -100,12 +100,14 @@ def _for_ctranslate2(options: Export) -> None:
 
 def _as_folder(options: Export) -> None:
     from scones.files import read_json
-    from scones.model.card import check_told
+    from scones.model.card import check_metadata
     from scones.model.folder import store_again
 
-    told = check_told(read_json(options.card), str(options.card)) if options.card else {}
+    metadata = check_metadata(read_json(options.card), str(options.card)) if options.card else {}
     storage: Literal["int8", "float32"] = "int8" if options.to == "pocket" else "float32"
-    done = store_again(options.model, options.folder, storage, told, overwrite=options.overwrite)
+    done = store_again(
+        options.model, options.folder, storage, metadata, overwrite=options.overwrite
+    )
     if options.as_json:
         print_json({**asdict(done), "folder": str(done.folder)})
         return

@@ -67,14 +67,15 @@ def _facts(folder: Path) -> dict[str, Any]:
 
 
 def _model(folder: Path) -> dict[str, Any]:
-    from scones.model.folder import read_model_config
+    from scones.model.folder import FolderConfig
     from scones.translator import load
 
-    ours = read_model_config(folder)["scones"]
+    config = FolderConfig.read(folder)
+    ours = config.facts.to_json(config.storage)
     model = load(folder, "cpu").model  # the only way to say that it is whole
     told = ("format", "source_language", "target_language", "model", "limits")
     return {
-        "kind": "export" if "engine" in ours else "model",
+        "kind": "export" if config.facts.is_export else "model",
         "languages": _languages(ours),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         **asdict(model.config),
@@ -103,14 +104,14 @@ def _begun(folder: Path) -> dict[str, Any]:
 
 def _training(folder: Path) -> dict[str, Any]:
     """Say where a run stands, from its log: the last step and the best validation."""
-    from scones.model.folder import read_model_config
+    from scones.model.folder import read_facts
 
     events = list(_log(folder / "training" / "log.jsonl"))
     steps = [event for event in events if event["event"] == "train"]
     validations = [event for event in events if event["event"] == "validate"]
     step = max((event["step"] for event in events), default=0)
     last = folder / "last"
-    ended_at = read_model_config(last)["scones"].get("steps", 0) if last.is_dir() else -1
+    ended_at = read_facts(last).steps or 0 if last.is_dir() else -1
     facts: dict[str, Any] = {"ended": ended_at >= step, "step": step}
     if skipped := sum(event["event"] == "skip" for event in events):
         facts["skipped_steps"] = skipped

@@ -15,10 +15,10 @@ from scones.cli.flags import json_option, print_json, print_tables, store_argume
 from scones.errors import SconesError
 from scones.model.config import ModelOptions
 from scones.options import Given, argument, load_recipe, option
+from scones.outputs import DEFAULT, OutputLayer, layer_names, output_layer
 from scones.training.options import TrainOptions
 
 if TYPE_CHECKING:
-    from scones.outputs import OutputLayer
     from scones.training.checkpoints import TrainResult
     from scones.training.options import Experiment
 
@@ -41,7 +41,7 @@ class OutputFlags:
         None,
         "what turns logits into probabilities [scones]",
         "Output",
-        values=("scones", "softmax"),  # offered; asking which there are would import PyTorch
+        values=tuple(layer_names()),
     )
     alpha: float | None = option(None, "α of SCONES: weight of the tokens that are not gold [0.5]")
     label_smoothing: float | None = smoothing_option()
@@ -138,7 +138,7 @@ def tune(options: Tune) -> None:
 
     smoothing = options.label_smoothing
     settings = {} if smoothing is None else {"label_smoothing": smoothing}
-    experiment = read_experiment(options.recipe, options.model, options.train, "scones", settings)
+    experiment = read_experiment(options.recipe, options.model, options.train, DEFAULT, settings)
     result = tune_alpha(experiment, options.store, options.folder, options.alphas)
     if not is_first():
         return
@@ -185,9 +185,7 @@ def read_experiment(
 def _output_layer(
     section: dict[str, Any], layer: str | None, given: dict[str, Any], place: str
 ) -> OutputLayer:
-    from scones.outputs import output_layer
-
-    if layer is not None and layer != section.get("layer", "scones"):
+    if layer is not None and layer != section.get("layer", DEFAULT):
         # The recipe means another layer: of its settings those stay that both layers have.
         chosen = output_layer({"layer": layer}, place)
         names = {field.name for field in dataclasses.fields(chosen)}  # type: ignore[arg-type]

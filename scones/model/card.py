@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scones.errors import SconesError
+from scones.model.config import ModelConfig
+from scones.outputs import output_layer
+
+if TYPE_CHECKING:
+    from scones.model.folder import ModelFacts
 
 
-def model_card(config: dict[str, Any], no_tokenizer: str | None = None) -> str:
+def model_card(
+    facts: ModelFacts, sizes: ModelConfig, *, small: bool = False, no_tokenizer: str | None = None
+) -> str:
     """Write the card: what the model is, what it was trained on, how it scored, how to use it.
 
-    `no_tokenizer` says why the folder holds no Hugging Face tokenizer, where it does not. Whatever
-    `check_told` lets through, standing in the "scones" section, is told too.
+    `small` is a folder stored as int8; `no_tokenizer` says why the folder holds no Hugging Face
+    tokenizer, where it does not.
     """
-    ours = config["scones"]
-    source, target = ours["source_language"], ours["target_language"]
-    output, scores = ours["output"], ours.get("scores", {})
+    said, output = facts.to_json(), facts.output
+    source, target = facts.source_language, facts.target_language
     settings = ", ".join(f"{name} = {value}" for name, value in output.items() if name != "layer")
+    scores = (facts.scores or {}).items()
     rows = [
         ("languages", f"{source} → {target}"),
         ("output layer", f"{output['layer']} ({settings})"),
-        ("layers", f"{config['encoder_layers']} encoder, {config['decoder_layers']} decoder"),
-        ("size", f"{config['d_model']}, {config['encoder_attention_heads']} heads"),
-        ("vocabulary", f"{config['vocab_size']:,} pieces"),
-        *((name.replace("_", " "), str(ours[name])) for name in _FACTS if name in ours),
-        *((f"dev {name.replace('_', ' ')}", _shown(value)) for name, value in scores.items()),
+        ("layers", f"{sizes.encoder_layers} encoder, {sizes.decoder_layers} decoder"),
+        ("size", f"{sizes.size}, {sizes.heads} heads"),
+        ("vocabulary", f"{sizes.vocabulary:,} pieces"),
+        *((name.replace("_", " "), str(said[name])) for name in _ROWS if name in said),
+        *((f"dev {name.replace('_', ' ')}", _shown(value)) for name, value in scores),
     ]
     table = "\n".join(f"| {name} | {value} |" for name, value in rows)
-    name = ours.get("name")
+    name, path = facts.name, facts.name or "path/to/this/folder"
     return f"""---
 library_name: scones
 pipeline_tag: translation
@@ -43,42 +50,43 @@ language:
 |---|---|
 {table}
 
-{_told(ours)}```python
+{_sections(said)}```python
 import scones
 
-translator = scones.load("{name or "path/to/this/folder"}")
+translator = scones.load("{path}")
 print(translator.translate(["…"])[0][0].text)
 ```
 
-{_hugging_face(ours, no_tokenizer)}
+{_INT8.format(model=path) if small else _hugging_face(no_tokenizer)}
 
-{_LOGITS[output["layer"] == "scones"]}
+{output_layer(output).logits_note}
 """
 
 
-def check_told(told: Any, place: str) -> dict[str, Any]:
-    """Check what a card is to tell beyond what training knows; `place` is where it comes from.
+def check_metadata(metadata: Any, origin: str) -> dict[str, Any]:
+    """Check what a card is to tell beyond what training knows; `origin` is where it comes from.
 
     name: what `scones.load` calls the model. licence: of the model. data: corpora, each with its
     columns {"pairs": …, "licence": …}. tests: test sets, likewise, and signature: of their scores.
     limits: sentences.
     """
-    if not isinstance(told, dict):
-        raise SconesError(f"{place} must hold an object with {', '.join(_TOLD)}.")
-    problems = [f"'{name}' is not known" for name in told if name not in _TOLD]
+    if not isinstance(metadata, dict):
+        raise SconesError(f"{origin} must hold an object with {', '.join(_METADATA)}.")
+    problems = [f"'{name}' is not known" for name in metadata if name not in _METADATA]
     problems += [
         f"'{name}' must be {wanted}"
-        for name, (wanted, fits) in _TOLD.items()
-        if name in told and not fits(told[name])
+        for name, (wanted, fits) in _METADATA.items()
+        if name in metadata and not fits(metadata[name])
     ]
     if problems:
-        raise SconesError(f"{place}: {'; '.join(problems)}.")
-    return told
+        raise SconesError(f"{origin}: {'; '.join(problems)}.")
+    return metadata
 
 
-def _told(ours: Mapping[str, Any]) -> str:
+def _sections(said: Mapping[str, Any]) -> str:
     """Write the sections on data, tests and limits, as far as there are any."""
-    told = {name: ours[name] for name, (_, fits) in _TOLD.items() if fits(ours.get(name))}
+    # A folder may come from a stranger, so that what does not fit is left out here too.
+    told = {name: said[name] for name, (_, fits) in _METADATA.items() if fits(said.get(name))}
     sections = [
         f"## {title}\n\n{_columns(told[name])}\n"
         for name, title in (("data", "Trained on"), ("tests", "Scores"))
@@ -95,7 +103,7 @@ def _told(ours: Mapping[str, Any]) -> str:
 
 
 def _columns(rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """Write a table: a row each, and a column for everything that any row tells."""
+    """Write a table with a column for everything that any row tells."""
     names = list(dict.fromkeys(name for row in rows.values() for name in row))
     lines = [["", *names], ["---"] * (len(names) + 1)]
     lines += [[title, *(_cell(row.get(name, "")) for name in names)] for title, row in rows.items()]
@@ -108,9 +116,7 @@ def _cell(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value).replace("|", "\\|")
 
 
-def _hugging_face(ours: Mapping[str, Any], no_tokenizer: str | None) -> str:
-    if ours.get("storage") == "int8":
-        return _INT8.format(model=ours.get("name", "path/to/this/folder"))
+def _hugging_face(no_tokenizer: str | None) -> str:
     if no_tokenizer is None:
         return _HUGGING_FACE
     return (
@@ -130,7 +136,7 @@ def _is_table(value: Any) -> bool:
 
 
 # What a card can tell beyond what training knows: what it should be, and whether it is that.
-_TOLD: dict[str, tuple[str, Callable[[Any], bool]]] = {
+_METADATA: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "name": ("a text", lambda value: isinstance(value, str)),
     "licence": ("a text", lambda value: isinstance(value, str)),
     "data": ("an object of objects", _is_table),
@@ -139,8 +145,8 @@ _TOLD: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "limits": ("a list", lambda value: isinstance(value, list)),
 }
 
-_FACTS = ["licence", "steps", "seed", "data_digest", "vocabulary_digest", "commit"]
-_FACTS += ["scones_version"]
+_ROWS = ["licence", "steps", "seed", "data_digest", "vocabulary_digest", "commit"]
+_ROWS += ["scones_version"]
 
 _HUGGING_FACE = """The folder is also a Hugging Face folder and needs no custom code there:
 
@@ -165,9 +171,3 @@ float32 when the model is opened. This makes a Hugging Face folder of it:
 ```sh
 scones export {model} OUT --to huggingface
 ```"""
-
-_LOGITS = {
-    True: "The logits are log-odds, one sigmoid a token: greedy search is right there as it is,\n"
-    "while a beam search that normalises by softmax is not what the model was trained for.",
-    False: "The logits go through a softmax, as usual.",
-}

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from scones.ids import END
+from scones.text import END
 
 if TYPE_CHECKING:
     from scones.model.transformer import Dropout

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scones.errors import SconesError
-from scones.ids import END, PAD, UNKNOWN
+from scones.text import END, PAD, UNKNOWN
 
 Json = dict[str, Any]
 

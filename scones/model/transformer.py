@@ -23,9 +23,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from scones.ids import PAD
 from scones.model.config import ModelConfig
 from scones.model.decoder import DecoderState, JoinedState, LayerCache
+from scones.text import PAD
 
 # Dropout, and a cheap source of chance for kernels.
 #

@@ -1,27 +1,190 @@
-"""Outputs: the seam between a Transformer's hidden states and its probabilities."""
+"""The seam: the one object in which softmax and SCONES models differ.
+
+Training and every search take an `OutputLayer` and never ask which one it is; neither do the model
+card, the exports and the command line, which ask the layer what they have to say of it. A new
+output layer is one frozen dataclass that is registered, in this package or outside it:
+
+    @scones.outputs.register
+    @dataclass(frozen=True)
+    class SoftmaxWithZLoss(Softmax):
+        name: ClassVar[str] = "softmax-z"
+        z: float = option(1e-4, "weight of the squared log-sum-exp")
+
+Recipes and config.json call it by its `name` from then on.
+
+Shape letters here and in the whole package: N rows (tokens or hypotheses), D model size,
+V vocabulary, k best.
+"""
 
 from __future__ import annotations
 
 import importlib
-import pkgutil
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from scones.errors import SconesError
 from scones.options import from_section
-from scones.outputs.base import OutputLayer
 
-__all__ = ["OutputLayer", "output_layer"]
+# PyTorch is imported only where it is used, so that the command line can name the layers in its
+# help without loading it.
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+    from torch import Tensor
 
-for _module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_module.name}")
+Layer = TypeVar("Layer", bound="type[OutputLayer]")
+
+DEFAULT = "scones"
+
+# The layers of this package, by the module that registers each when it is imported.
+_OURS = {"scones": "scones.outputs.scones", "softmax": "scones.outputs.softmax"}
+_REGISTERED: dict[str, type[OutputLayer]] = {}
+
+
+def register(layer: Layer) -> Layer:
+    """Make an output layer known by its `name`; use it as a decorator."""
+    known = _REGISTERED.get(layer.name)
+    home = _OURS.get(layer.name, layer.__module__)
+    # The same class may come again, as in a notebook cell that is run twice.
+    same = known is None or known.__qualname__ == layer.__qualname__
+    if home != layer.__module__ or not same:
+        raise SconesError(f"There is an output layer '{layer.name}' already; choose another name.")
+    _REGISTERED[layer.name] = layer
+    return layer
+
+
+def layer_names() -> list[str]:
+    return sorted({*_OURS, *_REGISTERED})
 
 
 def output_layer(settings: Mapping[str, Any], place: str = "output") -> OutputLayer:
-    """Make the output layer that `settings` describe: {"layer": its name, its own options}."""
-    name = settings.get("layer", "scones")
-    if not isinstance(name, str) or name not in OutputLayer.known:
-        known = ", ".join(sorted(OutputLayer.known))
+    """Make the output layer that `settings` describe: {"layer": its name, its own options}.
+
+    `place` says in error messages where the settings stand.
+    """
+    name = settings.get("layer", DEFAULT)
+    if not isinstance(name, str) or name not in layer_names():
+        known = ", ".join(layer_names())
         raise SconesError(f"{place}: the output layer '{name}' is not known; there are {known}.")
+    if name not in _REGISTERED:
+        importlib.import_module(_OURS[name])
     options = {key: value for key, value in settings.items() if key != "layer"}
-    return from_section(OutputLayer.known[name], options, place)
+    return from_section(_REGISTERED[name], options, place)
+
+
+class OutputLayer(ABC):
+    """What turns a hidden state into scores and into a loss. Subclasses are frozen dataclasses."""
+
+    name: ClassVar[str]
+    tuned: ClassVar[str | None] = None
+    """The option that `scones tune` varies, if there is one worth it."""
+
+    # What a new output layer must say.
+
+    @abstractmethod
+    def initial_bias(self, vocabulary: int) -> float:
+        """The constant output bias to start training from."""
+
+    @abstractmethod
+    def token_losses(self, logits_NV: Tensor, targets_N: Tensor) -> Tensor:
+        """The loss of each row in float32; exactly 0 where the target is padding."""
+
+    @abstractmethod
+    def log_scores(self, logits_NV: Tensor) -> Tensor:
+        """The log-probability of every token, in float32."""
+
+    # What it may do faster than this.
+
+    def loss(
+        self,
+        hidden_ND: Tensor,
+        weight_VD: Tensor,
+        bias_V: Tensor,
+        targets_N: Tensor,
+        weights_N: Tensor | None = None,
+    ) -> Tensor:
+        """Sum the (weighted) losses of hidden states against targets, none of them padding."""
+        from torch.nn import functional
+
+        logits_NV = functional.linear(hidden_ND, weight_VD, bias_V)
+        losses_N = self.token_losses(logits_NV, targets_N)
+        return (losses_N if weights_N is None else losses_N * weights_N).sum()
+
+    def best_token(self, logits_NV: Tensor) -> Tensor:
+        """The most probable next token; no activation is needed for that."""
+        return logits_NV.argmax(dim=-1)
+
+    def best(self, logits_NV: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """The log-scores and ids of the k most probable tokens, best first."""
+        scores_Nk, tokens_Nk = self.log_scores(logits_NV).topk(k, dim=-1)
+        return scores_Nk, tokens_Nk
+
+    def scores_of(self, logits_NV: Tensor, tokens_N: Tensor) -> Tensor:
+        """The log-score of one chosen token per row."""
+        return self.log_scores(logits_NV).gather(-1, tokens_N.unsqueeze(-1)).squeeze(-1)
+
+    # What it says of itself to the rest of the world.
+
+    def to_config(self: OutputLayer) -> dict[str, Any]:
+        """Describe this layer as it stands in a model's config.json and in a recipe."""
+        instance: DataclassInstance = self  # type: ignore[assignment]
+        return {"layer": self.name, **asdict(instance)}
+
+    @property
+    def is_softmax(self) -> bool:
+        """Whether its probabilities are a softmax of the logits, as other engines assume.
+
+        Found out by trying, so that no layer can claim it wrongly.
+        """
+        import torch
+
+        logits_NV = torch.tensor([[0.0, 1.0, 3.0]])
+        return torch.allclose(self.log_scores(logits_NV), logits_NV.log_softmax(dim=-1))
+
+    @property
+    def logits_note(self) -> str:
+        """What a model card tells people who have nothing but the logits."""
+        if self.is_softmax:
+            return "The logits go through a softmax, as usual."
+        return (
+            f"The logits are those of scones' output layer '{self.name}': a beam search that\n"
+            "normalises by softmax is not what the model was trained for."
+        )
+
+
+# What layers share.
+
+
+def best_logits(
+    logits_NV: Tensor, k: int, normed: bool = False
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The k largest logits per row, their tokens, and the row's log-sum-exp where asked for."""
+    from scones.hardware import usable
+
+    if k <= 16 and usable(logits_NV.device) and not logits_NV.requires_grad:
+        from scones.kernels import decoding
+
+        return decoding.best_logits(logits_NV, k, normed)
+    values_Nk, tokens_Nk = logits_NV.topk(k, dim=-1)
+    norm_N = logits_NV.float().logsumexp(dim=-1) if normed else None
+    return values_Nk.float(), tokens_Nk, norm_N
+
+
+def check_smoothing(label_smoothing: float) -> None:
+    """Refuse a label smoothing outside [0, 1)."""
+    if not 0 <= label_smoothing < 1:
+        raise SconesError(f"label_smoothing must be in [0, 1), not {label_smoothing}.")
+
+
+def without_padding(logits_NV: Tensor, targets_N: Tensor, ignore_index: int) -> tuple[Tensor, ...]:
+    """Replace ignored rows by zeros before any arithmetic, so that not even a NaN passes.
+
+    Returns the logits in (at least) float32, targets that are safe to index with, and the mask
+    of the rows that count.
+    """
+    keep_N = targets_N != ignore_index
+    if logits_NV.dtype.itemsize < 4:
+        logits_NV = logits_NV.float()
+    logits_NV = logits_NV.masked_fill(~keep_N.unsqueeze(-1), 0.0)
+    return logits_NV, targets_N.masked_fill(~keep_N, 0), keep_N

@@ -4,7 +4,7 @@ Tokens are taken in chunks. Of each chunk the logits are computed, turned into t
 place, multiplied out and forgotten, all in the forward pass; the backward pass has nothing left
 to do but to scale. SCONES and softmax differ in one rule, which turns logits into losses and
 gradients. SCONES' rule looks at each logit alone, so that the columns of the vocabulary may even
-be in different processes (`scones.outputs.fused`); softmax's needs the whole row.
+be in different processes (`sharded_scones_loss`); softmax's needs the whole row.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from scones.errors import SconesError
 from scones.hardware import usable
-from scones.ids import PAD
+from scones.text import PAD
 
 if TYPE_CHECKING:
     from scones.kernels.head import Turn
@@ -35,10 +35,10 @@ class Rule(Protocol):
     """What turns logits into losses and their gradient."""
 
     def __call__(self, logits_nV: Tensor, gold_n1: Tensor) -> tuple[Tensor, Tensor]:
-        """Give losses (n) and the gradient (n, V); it may be written over the logits."""
+        """Losses (n) and the gradient (n, V), which may be written over the logits."""
 
     def turn(self) -> Turn:
-        """Give the kernel that does the same."""
+        """The kernel that does the same."""
 
 
 def fused_scones_loss(
@@ -106,7 +106,6 @@ class SconesRule:
     """Whether these are only some columns of the vocabulary, so that gold may be none of them."""
 
     def __call__(self, logits_nV: Tensor, gold_n1: Tensor) -> tuple[Tensor, Tensor]:
-        """Give the losses, and write the gradient over the logits."""
         here_n1 = None
         if self.sharded:
             last = logits_nV.size(1) - 1
@@ -126,7 +125,7 @@ class SconesRule:
         return losses_n, gradient_nV
 
     def turn(self) -> Turn:
-        """Give the kernel that does the same; it needs no hint that gold may be elsewhere."""
+        # The kernel needs no hint that gold may be in another shard.
         from scones.kernels.head import SconesTurn
 
         return SconesTurn(self.alpha, self.label_smoothing)
@@ -153,7 +152,6 @@ class SoftmaxRule:
     label_smoothing: float
 
     def __call__(self, logits_nV: Tensor, gold_n1: Tensor) -> tuple[Tensor, Tensor]:
-        """Give the losses and the gradient."""
         smoothing = self.label_smoothing
         largest_n1, best_n1 = logits_nV.max(dim=1, keepdim=True)
         gradient_nV = torch.softmax(logits_nV, dim=1)
@@ -169,7 +167,6 @@ class SoftmaxRule:
         return losses_n1.squeeze(1), gradient_nV
 
     def turn(self) -> Turn:
-        """Give the kernel that does the same."""
         from scones.kernels.head import SoftmaxTurn
 
         return SoftmaxTurn(self.label_smoothing)
@@ -213,7 +210,7 @@ def loss_and_gradients(
     *,
     wanted: bool,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Sum the losses; give the gradients of states, matrix and bias too, where they are wanted."""
+    """Sum the losses; with them, where wanted, the gradients of states, matrix and bias."""
     precision = _precision(hidden_ND)
     inputs = (hidden_ND, weight_VD, bias_V, targets_N, weights_N)
     if _has_kernels(hidden_ND):
@@ -222,7 +219,7 @@ def loss_and_gradients(
 
 
 def _precision(hidden: Tensor) -> torch.dtype:
-    """Say in which number format the products are to be made."""
+    """The number format of the matrix products: autocast's, where it is on."""
     device = hidden.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
 
@@ -243,10 +240,9 @@ def _by_kernels(
     wanted: bool,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     from scones.kernels import head
-    from scones.kernels import head as rows
 
     if ignore_index is not None:
-        hidden_ND, targets_N = rows.without_ignored(hidden_ND, targets_N, ignore_index)
+        hidden_ND, targets_N = head.without_ignored(hidden_ND, targets_N, ignore_index)
     factors = (hidden_ND.to(precision), weight_VD.to(precision))
     spare = ignore_index is not None  # then the states are a copy
     inputs = (*factors, bias_V, targets_N, weights_N)
@@ -313,7 +309,7 @@ def _turn_into_gradient(
 
 
 def _rows(limits: dict[str, int], device: torch.device, row: int) -> int:
-    """Say how many rows stay within a device's limit; one at least."""
+    """How many rows stay within a device's limit; one at least."""
     return max(1, limits.get(device.type, limits["cpu"]) // row)
 
 
@@ -333,7 +329,7 @@ def _mean_loss(
     return total / max(1, keep.numel())
 
 
-# The SCONES loss with the vocabulary shared out: every process holds some rows of the matrix.
+# The SCONES loss with the vocabulary sharded: every process holds some rows of the matrix.
 #
 # A process needs to know only whether the gold token is among its own rows; then the gradients of
 # those rows are final, before anything was sent. What has to be added up afterwards are the loss
@@ -366,10 +362,10 @@ def sharded_scones_loss(
     hidden_ND, targets_N = hidden.flatten(0, -2), targets.flatten()
     keep = (targets_N != ignore_index).nonzero().squeeze(1)
     hidden_ND = _SharedStates.apply(hidden_ND[keep], group)
-    places_N = targets_N[keep] - first_token
+    columns_N = targets_N[keep] - first_token
     rule = SconesRule(alpha, label_smoothing, sharded=True)
-    loss = loss_sum(hidden_ND, weight_shard, bias_shard, places_N, None, rule)
-    here = ((places_N >= 0) & (places_N < len(bias_shard))).sum()
+    loss = loss_sum(hidden_ND, weight_shard, bias_shard, columns_N, None, rule)
+    here = ((columns_N >= 0) & (columns_N < len(bias_shard))).sum()
     loss, found = _AddedUp.apply(torch.stack([loss, here.to(loss.dtype)]), group)
     return loss.where(found == keep.numel(), torch.nan) / max(1, keep.numel())
 

@@ -1,4 +1,4 @@
-"""SCONES: one sigmoid a token, trained from single references (the paper's section 2).
+"""SCONES: one sigmoid per token, trained from single references (the paper's section 2).
 
 With s = softplus, the loss of one position with logits z and gold token y is
 
@@ -18,10 +18,16 @@ from torch import Tensor
 from torch.nn import functional
 
 from scones.errors import SconesError
-from scones.ids import PAD
 from scones.options import option
-from scones.outputs.base import OutputLayer, best_logits, check_smoothing, without_padding
+from scones.outputs import (
+    OutputLayer,
+    best_logits,
+    check_smoothing,
+    register,
+    without_padding,
+)
 from scones.outputs.fused import SconesRule, loss_sum
+from scones.text import PAD
 
 
 def scones_loss(
@@ -39,7 +45,7 @@ def scones_loss(
 
     `reduction`: "mean" over all tokens; "sentence_mean", the paper's equation: over the tokens of
     each sentence (the last dimension of `targets`), then over sentences; "sum"; "none", one loss
-    a position.
+    per position.
     """
     logits, safe_targets, keep = without_padding(logits, targets, ignore_index)
     gold_index = safe_targets.unsqueeze(-1)
@@ -66,11 +72,13 @@ def scones_loss(
     )
 
 
+@register
 @dataclass(frozen=True)
 class Scones(OutputLayer):
-    """One Bernoulli a token: two good continuations can both be near 1."""
+    """One Bernoulli variable per token: two good continuations can both be near 1."""
 
     name: ClassVar[str] = "scones"
+    tuned: ClassVar[str | None] = "alpha"
 
     alpha: float = option(0.5, "weight of the tokens that are not the gold token")
     label_smoothing: float = option(0.0, "λ of the paper's appendix: how far labels are from 0, 1")
@@ -81,7 +89,7 @@ class Scones(OutputLayer):
         check_smoothing(self.label_smoothing)
 
     def initial_bias(self, vocabulary: int) -> float:
-        """Give the constant logit at which the loss is least while nothing is known.
+        """The constant logit at which the loss is least while nothing is known.
 
         Of V tokens one is gold (target 1-λ, weight 1) and V-1 are not (target λ, weight α); the
         best constant is the logit of the weighted mean target, -ln(α(V-1)) when λ = 0. Starting
@@ -94,7 +102,6 @@ class Scones(OutputLayer):
         return math.log(yes / no)
 
     def token_losses(self, logits_NV: Tensor, targets_N: Tensor) -> Tensor:
-        """Give the SCONES loss of each row."""
         return scones_loss(
             logits_NV, targets_N, self.alpha, self.label_smoothing, PAD, reduction="none"
         )
@@ -107,7 +114,7 @@ class Scones(OutputLayer):
         targets_N: Tensor,
         weights_N: Tensor | None = None,
     ) -> Tensor:
-        """Sum the losses without keeping the logits: their gradient is made on the way."""
+        # Without keeping the logits: their gradient is made on the way.
         rule = SconesRule(self.alpha, self.label_smoothing)
         return loss_sum(hidden_ND, weight_VD, bias_V, targets_N, weights_N, rule)
 
@@ -121,7 +128,13 @@ class Scones(OutputLayer):
         return functional.logsigmoid(logits_Nk), tokens_Nk
 
     def scores_of(self, logits_NV: Tensor, tokens_N: Tensor) -> Tensor:
-        """Log-sigmoid of one logit a row."""
         return functional.logsigmoid(
             logits_NV.gather(-1, tokens_N.unsqueeze(-1)).squeeze(-1).float()
+        )
+
+    @property
+    def logits_note(self) -> str:
+        return (
+            "The logits are log-odds, one sigmoid a token: greedy search is right there as it is,\n"
+            "while a beam search that normalises by softmax is not what the model was trained for."
         )

@@ -9,12 +9,19 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from scones.ids import PAD
 from scones.options import option
-from scones.outputs.base import OutputLayer, best_logits, check_smoothing, without_padding
+from scones.outputs import (
+    OutputLayer,
+    best_logits,
+    check_smoothing,
+    register,
+    without_padding,
+)
 from scones.outputs.fused import SoftmaxRule, loss_sum
+from scones.text import PAD
 
 
+@register
 @dataclass(frozen=True)
 class Softmax(OutputLayer):
     """The usual output layer: tokens are mutually exclusive and share one unit of probability."""
@@ -46,25 +53,19 @@ class Softmax(OutputLayer):
         targets_N: Tensor,
         weights_N: Tensor | None = None,
     ) -> Tensor:
-        """Sum the losses without keeping the logits: their gradient is made on the way."""
+        # Without keeping the logits: their gradient is made on the way.
         rule = SoftmaxRule(self.label_smoothing)
         return loss_sum(hidden_ND, weight_VD, bias_V, targets_N, weights_N, rule)
 
     def log_scores(self, logits_NV: Tensor) -> Tensor:
-        """Log-softmax."""
         return torch.log_softmax(logits_NV.float(), dim=-1)
 
     def best(self, logits_NV: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Normalise, but write only k scores a row: the order is that of the logits."""
+        """Normalise, but write only k scores per row: the order is that of the logits."""
         logits_Nk, tokens_Nk, norm_N = best_logits(logits_NV, k, normed=True)
         assert norm_N is not None
         return logits_Nk - norm_N.unsqueeze(-1), tokens_Nk
 
     def scores_of(self, logits_NV: Tensor, tokens_N: Tensor) -> Tensor:
-        """Log-softmax of one logit a row."""
         chosen_N = logits_NV.gather(-1, tokens_N.unsqueeze(-1)).squeeze(-1)
-        return chosen_N.float() - _normaliser(logits_NV)
-
-
-def _normaliser(logits_NV: Tensor) -> Tensor:
-    return torch.logsumexp(logits_NV.float(), dim=-1)
+        return chosen_N.float() - torch.logsumexp(logits_NV.float(), dim=-1)

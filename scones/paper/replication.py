@@ -21,7 +21,7 @@ from scones.analysis.compare import compare
 from scones.errors import SconesError
 from scones.evaluation.significance import mark
 from scones.files import read_json, write_file, write_json
-from scones.model.folder import read_model_config
+from scones.model.folder import read_facts
 from scones.text.store import TokenStore
 
 
@@ -102,7 +102,7 @@ def _run(command: Sequence[str], folder: Path) -> None:
 
 
 def _dev_bleu(folder: Path) -> float:
-    return float(read_model_config(folder)["scones"]["scores"]["bleu"])
+    return float((read_facts(folder).scores or {})["bleu"])
 
 
 def _minutes(models: dict[str, Path]) -> dict[str, float]:

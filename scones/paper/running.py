@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 from scones.analysis.tables import model_digest
 from scones.errors import SconesError
+from scones.outputs import output_layer
 from scones.paper.agreement import made_from, origin_of
 from scones.paper.jobs import Job, run_all
 from scones.paper.plan import Plan, Run
@@ -198,8 +199,9 @@ class Experiments:
     def _training(self, run: Run) -> Job:
         output = self.plan.systems[run.system]
         words = ["train", str(self.store), str(self._place(run)), "--recipe", str(self.plan.recipe)]
-        words += ["--output-layer", output.get("layer", "scones")]
-        for name in ("alpha", "label_smoothing"):
+        layer = output_layer(output).to_config()
+        words += ["--output-layer", layer.pop("layer")]
+        for name in layer:
             if name in output:
                 words += [f"--{name.replace('_', '-')}", str(output[name])]
         words += ["--seed", str(run.seed), "--device", self.device]

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from scones.analysis.compare import facts
 from scones.analysis.tables import model_digest
 from scones.evaluation.metrics import bleu
-from scones.model.folder import read_model_config
+from scones.files import Provenance
+from scones.model.folder import read_facts
 from scones.paper.plan import SpeedSettings
 from scones.paper.results import Direction, hypothesis_file, one_line
 from scones.translator import Translator, load
@@ -90,15 +90,13 @@ def measure_speed(
         }
         with_scores = rows.pop(WITH_SCORES)
         systems[system] = {
-            "output": read_model_config(folder)["scones"]["output"],
+            "output": read_facts(folder).output,
             "model_digest": model_digest(folder),
             "beams": rows,
             WITH_SCORES: with_scores,
         }
-    about = facts(models, device)
-    del about["models"]  # where they lay says nothing
     return {
-        **about,
+        **Provenance.now(device).to_json(),
         "direction": direction.name,
         "test": settings.set,
         "sentences": len(sources),

@@ -22,13 +22,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from scones.analysis.analyze import read_modes
-from scones.analysis.compare import facts
 from scones.errors import SconesError
 from scones.evaluation.significance import paired_bootstrap
-from scones.files import read_json
+from scones.files import Provenance, read_json
 from scones.ibm3.sampling import check_temperature
 from scones.model.config import ModelOptions
-from scones.model.folder import read_model_config
+from scones.model.folder import read_facts
 from scones.options import from_section, load_recipe
 from scones.outputs import output_layer
 from scones.paper.jobs import Job, run_all
@@ -208,7 +207,7 @@ class Synthetic:
         }
         first = self._analysis(self.temperatures[0], self.systems[0])
         return {
-            **facts({"ibm3": self.language.model}, self.device),
+            **Provenance.now(self.device, {"ibm3": self.language.model}).to_json(),
             "store": str(self.language.store),
             "recipe": str(self.recipe),
             "settings": self._sections,
@@ -238,7 +237,7 @@ class Synthetic:
             "systems": {
                 name: {
                     **analysis,
-                    "training": read_model_config(self._place(temperature) / name)["scones"],
+                    "training": read_facts(self._place(temperature) / name).to_json(),
                     "relative": analysis["exact"]["outputs"]["bleu"] / base if base else None,
                     "p": result.p,
                 }

@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from scones.analysis.compare import facts
 from scones.analysis.tables import model_digest, texts_digest
 from scones.evaluation.metrics import score
-from scones.files import read_json
-from scones.model.folder import read_model_config
+from scones.files import Provenance, read_json
+from scones.model.folder import read_facts
 from scones.paper.plan import EvaluationSet, Plan, Run
 from scones.paper.results import (
     Direction,
@@ -78,20 +77,20 @@ class Translating:
 
     def _begun(self, digest: str) -> RunResult:
         """Say all that is known of a model before it translates anything."""
-        config = read_model_config(self.model)["scones"]
-        about = facts({}, self.device)
+        known = read_facts(self.model)
+        made = Provenance.now(self.device)
         return RunResult(
             name=self.run.name,
             system=self.run.system,
             direction=self.plan.direction,
             seed=self.run.seed,
-            output=config["output"],
+            output=known.output,
             training={**training_facts(self.model), "recipe": self._recipe},
-            data_digest=config["data_digest"],
+            data_digest=str(known.data_digest),
             model_digest=digest,
-            commit=config.get("commit") or about["commit"],
-            device=about["device"],
-            versions={name: about[name] for name in ("scones", "torch", "python")},
+            commit=known.commit or made.commit,
+            device=made.device,
+            versions={"scones": made.scones, "torch": made.torch, "python": made.python},
             command=self.command,
             dev=self.plan.dev,
         )
@@ -154,12 +153,11 @@ def scored(
 
 def training_facts(model: Path) -> dict[str, Any]:
     """Say how long a run was trained, from what lies in its folder."""
-    config = read_model_config(model)["scones"]
     state = read_json(max((model / "training" / "checkpoints").glob("step-*/state.json")))
     events = [json.loads(line) for line in (model / "training" / "log.jsonl").open()]
     return {
         "steps": state["step"],
-        "best_step": config["steps"],
+        "best_step": read_facts(model).steps,
         "minutes": state["seconds"] / 60,
         "target_tokens": state["tokens"],
         "skipped_steps": state["skipped"],

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from scones.errors import SconesError
-from scones.ids import END, PAD
 from scones.outputs import OutputLayer
 from scones.search.greedy import Hypothesis, S, Stepper, should_leave
+from scones.text import END, PAD
 
 _NEVER = float("-inf")
 

@@ -12,13 +12,13 @@ from torch.nn import functional
 
 from scones.errors import SconesError
 from scones.hardware import gpu_path
-from scones.ids import END, PAD
 from scones.model.transformer import Transformer, can_prepack, prepacked
 from scones.outputs import OutputLayer
 from scones.processes import Processes
 from scones.search.beam import beam_search, check_beam
 from scones.search.greedy import Hypothesis, Stepper, greedy_stream
 from scones.search.shortlist import Shortlist, Shortlisted
+from scones.text import END, PAD
 
 _MOST_TOKENS = 8192
 _JOINED_TOKENS = 4096

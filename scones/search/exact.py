@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 
 from scones.hardware import gpu_path, spare_memory
-from scones.ids import END, PAD
 from scones.model.transformer import Transformer
 from scones.outputs import OutputLayer
 from scones.search.engine import chunks
@@ -37,6 +36,7 @@ from scones.search.frontier import (
     Tree,
 )
 from scones.search.greedy import Hypothesis
+from scones.text import END, PAD
 
 T = TypeVar("T")
 _NEVER = float("-inf")

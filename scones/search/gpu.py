@@ -23,7 +23,6 @@ import torch
 from torch import Tensor
 
 from scones.hardware import spare_memory
-from scones.ids import END, PAD
 from scones.kernels.decoding import advance
 from scones.model.gpu import Inference, Rows, Sources
 from scones.model.spans import PackedTokens, packed_tokens
@@ -32,6 +31,7 @@ from scones.outputs import OutputLayer
 from scones.search.beam import Candidates, Finished, History, read_out
 from scones.search.engine import SearchOptions, chunks, length_limit, longest_first
 from scones.search.greedy import Hypothesis, hypothesis
+from scones.text import END, PAD
 
 _MOST_SLOTS, _MOST_ROWS = 512, 1024
 """More make a step longer without making it more efficient."""

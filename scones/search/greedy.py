@@ -9,8 +9,8 @@ from typing import Generic, Protocol, Self, TypeVar
 import torch
 from torch import Tensor
 
-from scones.ids import END, PAD
 from scones.outputs import OutputLayer
+from scones.text import END, PAD
 
 # What every search needs of a model, and what every search gives back.
 #

@@ -30,9 +30,9 @@ from torch.nn import functional
 
 from scones.errors import SconesError
 from scones.files import write_file
-from scones.ids import END
 from scones.model.decoder import JoinedState
 from scones.model.transformer import PrepackedLinear, Transformer
+from scones.text import END
 from scones.text.store import ParallelTokens, Sentences, TokenStore, token_type
 
 # Which target pieces go with a source piece: IBM Model 1, learnt from a corpus in a few passes.

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scones.errors import SconesError
-from scones.ids import END, PAD
+from scones.text import END, PAD
 from scones.text.store import ParallelTokens, Sentences
 
 LEAST_FILL = 0.9

@@ -16,7 +16,7 @@ from typing import Any
 
 from scones.errors import SconesError
 from scones.files import write_file
-from scones.ids import END, PAD, UNKNOWN
+from scones.text import END, PAD, UNKNOWN
 
 # SentencePiece adds its threads' sums in a fixed order, so the pieces depend on the number of
 # threads though not on their timing: a fixed number gives the same model on every machine.

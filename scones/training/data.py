@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from scones.hardware import gpu_path
-from scones.ids import PAD
 from scones.model.transformer import Transformer
 from scones.outputs import OutputLayer
+from scones.text import PAD
 from scones.text.batches import pad_batch, plan_batches
 from scones.text.store import ParallelTokens
 

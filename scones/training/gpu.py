@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from scones.ids import PAD
 from scones.kernels import IGNORED
 from scones.model.spans import PackedTokens, Spans, packed_tokens
 from scones.model.transformer import Transformer
 from scones.processes import Processes
+from scones.text import PAD
 from scones.text.store import ParallelTokens, Sentences
 from scones.training import data
 from scones.training.data import WHOLE, Batch, Position

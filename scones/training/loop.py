@@ -39,9 +39,9 @@ from scones.errors import SconesError
 from scones.evaluation.metrics import bleu
 from scones.files import sole_use
 from scones.hardware import choose_precision, matrix_rate
-from scones.model.folder import ModelFolder, read_model_config
+from scones.model.folder import ModelFacts, ModelFolder, read_facts
 from scones.model.transformer import Transformer
-from scones.outputs import OutputLayer
+from scones.outputs import OutputLayer, output_layer
 from scones.processes import Processes, connected
 from scones.search.engine import SearchOptions, batches_by_length, search_corpus
 from scones.text.store import ParallelTokens, TokenStore
@@ -79,6 +79,7 @@ def train(
         training = folder / "training"
         # What cannot be trained is refused before anything is on disk.
         check_data(experiment, store)
+        output_layer(experiment.output.to_config())  # registered, or nobody could open the model
         if len({*processes.all_gather((store.digest, str(experiment.fingerprint())))}) > 1:
             raise SconesError(
                 "The processes were given different data or options; give all the same."
@@ -389,18 +390,18 @@ class _Run:
         ModelFolder(
             self.model,
             self.store.subwords.model,
-            self.output.to_config(),
-            self.store.source_language,
-            self.store.target_language,
-            facts={
-                "steps": self.state.step,
-                "seed": self.options.seed,
-                "data_digest": self.store.digest,
-                "vocabulary_digest": self.store.subwords.digest,
-                "commit": commit(),
-                "scones_version": __version__,
-                "scores": scores,
-            },
+            ModelFacts(
+                self.output.to_config(),
+                self.store.source_language,
+                self.store.target_language,
+                steps=self.state.step,
+                seed=self.options.seed,
+                data_digest=self.store.digest,
+                vocabulary_digest=self.store.subwords.digest,
+                commit=commit(),
+                scones_version=__version__,
+                scores=scores,
+            ),
         ).write_into(folder)
 
     def _result(self, reason: str, interrupted: bool = False) -> TrainResult:
@@ -409,23 +410,21 @@ class _Run:
             reason,
             self.state.step,
             self.state.seconds,
-            best.get("scores", {}).get("bleu"),
-            best.get("steps", 0),
+            (best.scores or {}).get("bleu") if best else None,
+            (best.steps or 0) if best else 0,
             self.state.skipped,
             interrupted,
         )
 
 
-def _facts_of(folder: Path) -> dict[str, Any]:
-    """What a model folder says of its origin; nothing where there is none yet."""
-    if not (folder / "config.json").exists():
-        return {}
-    facts: dict[str, Any] = read_model_config(folder)["scones"]
-    return facts
+def _facts_of(folder: Path) -> ModelFacts | None:
+    """What a model folder says of itself; None where there is none yet."""
+    return read_facts(folder) if (folder / "config.json").exists() else None
 
 
 def _steps_of(folder: Path) -> int | None:
-    return _facts_of(folder).get("steps")
+    facts = _facts_of(folder)
+    return None if facts is None else facts.steps
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Choosing α: one run for each value, the best greedy BLEU on the development set wins."""
+"""Choosing a setting of the output layer, such as α: one run for each value, the best BLEU wins."""
 
 from __future__ import annotations
 
@@ -20,48 +20,61 @@ class Tuning:
     """What a sweep found."""
 
     scores: dict[float, float]
-    """Greedy development BLEU by α."""
+    """Greedy development BLEU by value."""
     folders: dict[float, str]
-    """Model folder by α."""
+    """Model folder by value."""
+    name: str
+    """The setting that was varied."""
+
+    @property
+    def symbol(self) -> str:
+        """How people write it."""
+        return {"alpha": "α"}.get(self.name, self.name)
 
     @property
     def best(self) -> float:
-        """The α with the highest BLEU; of equal ones the smallest."""
-        return min(self.scores, key=lambda alpha: (-self.scores[alpha], alpha))
+        """The value with the highest BLEU; of equal ones the smallest."""
+        return min(self.scores, key=lambda value: (-self.scores[value], value))
 
     def to_json(self) -> dict[str, Any]:
         rows = [
-            {"alpha": alpha, "dev_bleu": bleu, "model": self.folders[alpha]}
-            for alpha, bleu in self.scores.items()
+            {self.name: value, "dev_bleu": bleu, "model": self.folders[value]}
+            for value, bleu in self.scores.items()
         ]
-        return {"best_alpha": self.best, "runs": rows}
+        return {f"best_{self.name}": self.best, "runs": rows}
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """Columns and rows, the chosen α marked."""
+        """Columns and rows, the chosen value marked."""
         rows = []
-        for alpha, bleu in self.scores.items():
-            chosen = "← chosen" if alpha == self.best else ""
-            rows.append([f"{alpha:g}", f"{bleu:.2f}", self.folders[alpha], chosen])
-        return ["α", "dev BLEU", "model", ""], rows
+        for value, bleu in self.scores.items():
+            chosen = "← chosen" if value == self.best else ""
+            rows.append([f"{value:g}", f"{bleu:.2f}", self.folders[value], chosen])
+        return [self.symbol, "dev BLEU", "model", ""], rows
 
 
 def tune(
-    experiment: Experiment, store: Path, folder: Path, alphas: Sequence[float], quiet: bool = False
+    experiment: Experiment, store: Path, folder: Path, values: Sequence[float], quiet: bool = False
 ) -> Tuning:
-    """Train the experiment once for every α under `folder` and write tune.json there."""
+    """Train the experiment once for every value of the setting that its output layer has tuned.
+
+    The runs go under `folder`, and with them tune.json.
+    """
+    output, name = experiment.output, experiment.output.tuned
+    if name is None:
+        raise SconesError(f"The output layer '{output.name}' has no setting to tune.")
+    tuning = Tuning({}, {}, name)
     if TokenStore.open(store).dev_texts is None:
-        raise SconesError(f"{store} has no development set to choose α on; prepare it with one.")
-    scores: dict[float, float] = {}
-    folders: dict[float, str] = {}
-    for alpha in sorted(set(alphas)):
-        output = output_layer({**experiment.output.to_config(), "layer": "scones", "alpha": alpha})
-        run = folder / f"alpha-{alpha:g}"
-        result = train(dataclasses.replace(experiment, output=output), store, run, quiet)
+        raise SconesError(
+            f"{store} has no development set to choose {tuning.symbol} on; prepare it with one."
+        )
+    for value in sorted(set(values)):
+        changed = output_layer({**output.to_config(), name: value})
+        run = folder / f"{name}-{value:g}"
+        result = train(dataclasses.replace(experiment, output=changed), store, run, quiet)
         if result.interrupted:
             raise KeyboardInterrupt
         if result.best_bleu is None:
             raise SconesError(f"{run} was never validated; make validate_every smaller.")
-        scores[alpha], folders[alpha] = result.best_bleu, str(run)
-    tuning = Tuning(scores, folders)
+        tuning.scores[value], tuning.folders[value] = result.best_bleu, str(run)
     write_json(folder / "tune.json", tuning.to_json())
     return tuning

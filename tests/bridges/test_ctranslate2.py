@@ -24,7 +24,6 @@ from scones.bridges.ctranslate2 import (
     logit_difference,
     random_sources,
 )
-from scones.ids import END, PAD, UNKNOWN
 from scones.model.folder import ModelFolder
 from scones.model.transformer import Transformer
 from scones.outputs import output_layer
@@ -35,6 +34,7 @@ from scones.search.engine import (
     padded,
     search_corpus,
 )
+from scones.text import END, PAD, UNKNOWN
 from scones.translator import AutoSearcher
 
 ctranslate2 = pytest.importorskip("ctranslate2")
@@ -82,7 +82,7 @@ def exports(tiny_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 def test_greedy_search_finds_what_pytorch_finds(folder: ModelFolder) -> None:
     sources = random_sources(folder.model.config)
-    ours = search_corpus(folder.model, output_layer(folder.output), sources, GREEDY)
+    ours = search_corpus(folder.model, output_layer(folder.facts.output), sources, GREEDY)
     searcher = CTranslate2Searcher.of(folder)
     assert len({found.tokens for (found,) in ours}) > 10
     for max_tokens in (1, 100, 8192):
@@ -363,7 +363,7 @@ def facts(**changes: object) -> Callable[[Path], None]:
     [
         (cut_short, r"model\.bin is damaged; export the model again\.$"),
         (flip_a_bit, r"model\.bin is damaged; export"),
-        (without("model.bin"), r"model\.bin does not exist; the folder is incomplete"),
+        (without("model.bin"), r"model\.bin does not exist; the model is incomplete"),
         (without("subwords.model"), r"subwords\.model does not exist"),
         (facts(digests=None), r"config\.json is damaged; export the model again"),
         (facts(digests={}), r"config\.json is damaged; export the model again"),

@@ -16,7 +16,7 @@ import pytest
 from running import Done
 
 import scones.cli as cli
-from scones.model.folder import ModelFolder, read_model_config
+from scones.model.folder import ModelFolder, read_facts
 
 Scones = Callable[..., Done]
 
@@ -331,9 +331,9 @@ def test_tune_trains_once_for_each_alpha(tiny_store: Path, tmp_path: Path, scone
     assert [row["alpha"] for row in result["runs"]] == [0.2, 0.5]
     assert result == json.loads((tmp_path / "sweep" / "tune.json").read_text())
     for row in result["runs"]:
-        config = read_model_config(Path(row["model"]))["scones"]
-        assert config["output"]["alpha"] == row["alpha"]
-        assert config["scores"]["bleu"] == row["dev_bleu"]
+        facts = read_facts(Path(row["model"]))
+        assert facts.output["alpha"] == row["alpha"]
+        assert facts.scores["bleu"] == row["dev_bleu"]
     logs = sorted((tmp_path / "sweep").glob("*/training/log.jsonl"))
     before = [log.read_text() for log in logs]
     assert json.loads(scones(*words).out) == result

@@ -60,10 +60,10 @@ def test_what_could_come_next(
 
 
 def test_the_output_layers_that_are_offered_are_those_that_there_are() -> None:
-    from scones.outputs import OutputLayer
+    from scones.outputs import layer_names
 
     (flag,) = (field for field in fields(OutputFlags) if field.name == "output_layer")
-    assert {*flag.metadata["values"]} <= {*OutputLayer.known}
+    assert {*flag.metadata["values"]} <= {*layer_names()}
 
 
 def test_the_presets_that_are_offered_are_those_that_there_are() -> None:

@@ -14,7 +14,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from scones.ids import END, PAD
 from scones.model.config import ModelConfig
 from scones.model.transformer import Transformer
 from scones.outputs import OutputLayer
@@ -24,6 +23,7 @@ from scones.outputs.softmax import Softmax
 from scones.search.beam import beam_search
 from scones.search.engine import SearchOptions, length_limit, padded
 from scones.search.greedy import Hypothesis, greedy_search
+from scones.text import END, PAD
 from scones.text.store import TokenStore
 from scones.training.data import Batch, Position
 from scones.training.data import LossModule as Objective

@@ -10,7 +10,6 @@ from kernel_device import DEVICE
 from torch import Tensor
 from torch.nn import functional
 
-from scones.ids import END, PAD
 from scones.kernels.decoding import (
     add_and_norm,
     advance,
@@ -18,6 +17,7 @@ from scones.kernels.decoding import (
     attend_source,
     best_logits,
 )
+from scones.text import END, PAD
 
 NAN = float("nan")
 

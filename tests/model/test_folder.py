@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 
 from scones.errors import SconesError
 from scones.model.config import ModelConfig
-from scones.model.folder import ModelFolder
+from scones.model.folder import ModelFacts, ModelFolder
 from scones.model.transformer import Transformer
 
 HUGGING_FACE = """
@@ -53,7 +54,8 @@ def small_model(tied: bool = True, vocabulary: int = 50) -> Transformer:
 
 
 def folder_of(model: Transformer) -> ModelFolder:
-    return ModelFolder(model, b"pieces", {"layer": "scones", "alpha": 0.5}, "de", "en")
+    facts = ModelFacts({"layer": "scones", "alpha": 0.5}, "de", "en")
+    return ModelFolder(model, b"pieces", facts)
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -83,8 +85,8 @@ def test_a_saved_model_is_the_model(tied: bool, tmp_path: Path) -> None:
     folder_of(model).save(tmp_path / "model")
     again = ModelFolder.load(tmp_path / "model")
     assert again.model.config == model.config
-    assert (again.subwords, again.output["alpha"]) == (b"pieces", 0.5)
-    assert (again.source_language, again.target_language) == ("de", "en")
+    assert (again.subwords, again.facts.output["alpha"]) == (b"pieces", 0.5)
+    assert (again.facts.source_language, again.facts.target_language) == ("de", "en")
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, again.model.state_dict()[name]), name
     assert torch.equal(model.positions, again.model.positions)
@@ -178,8 +180,8 @@ def test_the_card_is_a_table_that_a_signature_does_not_break() -> None:
     from scones.model.card import model_card
 
     folder = folder_of(small_model())
-    folder.facts["scores"] = {"bleu": 12.3456, "signature": "nrefs:1|case:mixed"}
-    card = model_card(folder.config_json())
+    scores = {"bleu": 12.3456, "signature": "nrefs:1|case:mixed"}
+    card = model_card(replace(folder.facts, scores=scores), folder.model.config)
     assert "| dev bleu | 12.346 |" in card
     assert r"| dev signature | `nrefs:1\|case:mixed` |" in card
     assert "de → en" in card

@@ -26,7 +26,6 @@ from torch.utils._pytree import tree_leaves
 from triton.runtime.interpreter import InterpretedFunction
 
 from scones.hardware import gpu_path
-from scones.ids import END, PAD
 from scones.model.config import ModelConfig
 from scones.model.folder import ModelFolder
 from scones.model.gpu import Inference, Rows, Sources
@@ -37,6 +36,7 @@ from scones.outputs.fused import fused_cross_entropy, fused_scones_loss
 from scones.outputs.scones import Scones
 from scones.outputs.softmax import Softmax
 from scones.search.gpu import BeamSlots, GreedySlots, Room, Slots
+from scones.text import END, PAD
 from scones.text.store import TokenStore
 from scones.text.subwords import Subwords
 from scones.training.data import LossModule as Objective

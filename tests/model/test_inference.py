@@ -7,11 +7,11 @@ import torch
 from kernel_device import DEVICE
 from torch import Tensor
 
-from scones.ids import END, PAD
 from scones.model.config import ModelConfig
 from scones.model.gpu import Inference, Rows, Sources, _Head
 from scones.model.spans import PackedTokens, Spans
 from scones.model.transformer import Transformer
+from scones.text import END, PAD
 
 VOCABULARY, SIZE = 50, 32
 SENTENCES = [[5, 6, 7], [8, 9, 10, 11, 12, 13], [4], list(range(3, 43))]

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from scones.ids import END
 from scones.model.config import ModelConfig
 from scones.model.folder import ModelFolder
 from scones.model.transformer import PrepackedLinear, Transformer, prepacked
 from scones.outputs.scones import Scones
 from scones.search.engine import SearchOptions, search_corpus, searcher
+from scones.text import END
 
 pytestmark = pytest.mark.skipif(
     not torch.backends.mkldnn.is_available(), reason="PyTorch was built without oneDNN"

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from scones import outputs
 from scones.errors import SconesError
 from scones.options import option
-from scones.outputs import OutputLayer, output_layer
+from scones.outputs import OutputLayer, output_layer, register
 from scones.outputs.scones import Scones
 from scones.outputs.softmax import Softmax
 from scones.search.engine import SearchOptions, search_corpus
@@ -125,6 +126,7 @@ def test_settings_that_do_not_fit_are_refused(settings: dict[str, object], sente
 def cooled_layer() -> Iterator[type[OutputLayer]]:
     """A third output layer, in as few lines as one needs."""
 
+    @register
     @dataclass(frozen=True)
     class Cooled(OutputLayer):
         name: ClassVar[str] = "cooled"
@@ -141,7 +143,7 @@ def cooled_layer() -> Iterator[type[OutputLayer]]:
             return torch.log_softmax(logits_NV.float() / self.temperature, dim=-1)
 
     yield Cooled
-    del OutputLayer.known["cooled"]
+    del outputs._REGISTERED["cooled"]
 
 
 def test_a_third_layer_is_one_class(cooled_layer: type[OutputLayer]) -> None:

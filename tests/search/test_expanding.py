@@ -6,7 +6,6 @@ import pytest
 import torch
 from kernel_device import DEVICE, make_usable
 
-from scones.ids import PAD
 from scones.model.config import ModelConfig
 from scones.model.transformer import Transformer
 from scones.outputs.scones import Scones
@@ -15,6 +14,7 @@ from scones.search.engine import SearchOptions, padded, search_corpus
 from scones.search.exact import Expander, exact_search, expander_for
 from scones.search.frontier import ExactOptions, PooledTransformer, Prefixes, Tree
 from scones.search.gpu import PooledInference
+from scones.text import PAD
 
 SOURCES = [[5, 9, 7], [3], [8, 8, 4, 6, 2, 9, 9]]
 

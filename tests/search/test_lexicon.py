@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scones.ids import END
 from scones.search import shortlist as lexicon
 from scones.search.shortlist import Lexicon, learn_lexicon
+from scones.text import END
 from scones.text.store import ParallelTokens, Sentences
 
 VOCABULARY = 100

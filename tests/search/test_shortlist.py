@@ -11,7 +11,6 @@ import torch
 
 import scones
 from scones.errors import SconesError
-from scones.ids import END, PAD
 from scones.model.config import ModelConfig
 from scones.model.transformer import Transformer, prepacked
 from scones.outputs import OutputLayer
@@ -19,6 +18,7 @@ from scones.outputs.scones import Scones
 from scones.outputs.softmax import Softmax
 from scones.search.engine import SearchOptions, padded, score_batch, search_corpus, searcher
 from scones.search.shortlist import Shortlist, Shortlisted
+from scones.text import END, PAD
 from scones.text.store import TokenStore
 
 VOCABULARY = 60

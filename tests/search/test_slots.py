@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kernel_device import DEVICE, make_usable
 
-from scones.ids import END, PAD
 from scones.model.config import ModelConfig
 from scones.model.gpu import Inference
 from scones.model.transformer import Transformer
@@ -25,6 +24,7 @@ from scones.search.beam import beam_search
 from scones.search.engine import SearchOptions, length_limit, padded
 from scones.search.gpu import BeamSlots, GreedySlots, Room, SlotSearcher, loads, room_for
 from scones.search.greedy import Hypothesis, greedy_search
+from scones.text import END, PAD
 
 SOURCES = [[5, 6, 7], [8, 9, 10, 11, 12], [4], [], [13, 3, 3, 7], [22, 20], [17, 18, 19]]
 LIMITS = [6, 3, 7, 1, 5, 7, 6]

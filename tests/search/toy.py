@@ -5,8 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from scones.ids import END
 from scones.outputs import OutputLayer
+from scones.text import END
 
 
 class ToyState:

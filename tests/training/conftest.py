@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sick import Sick
 from tiny_run import make_experiment
 
+from scones import outputs
 from scones.files import new_folder
 from scones.model.config import ModelOptions
 from scones.outputs import OutputLayer
@@ -16,6 +18,12 @@ from scones.text.store import StoreWriter
 from scones.text.subwords import Subwords
 from scones.training.checkpoints import TrainResult
 from scones.training.loop import train
+
+
+@pytest.fixture(autouse=True)
+def sick_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An output layer that only these tests know."""
+    monkeypatch.setitem(outputs._REGISTERED, Sick.name, Sick)
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ import torch
 from kernel_device import DEVICE, make_usable
 from torch import Tensor
 
-from scones.ids import END, PAD
 from scones.kernels import IGNORED
 from scones.model.config import ModelConfig
 from scones.model.spans import PackedTokens
@@ -20,6 +19,7 @@ from scones.model.transformer import Transformer
 from scones.outputs import OutputLayer
 from scones.outputs.scones import Scones
 from scones.outputs.softmax import Softmax
+from scones.text import END, PAD
 from scones.text.store import ParallelTokens, TokenStore
 from scones.training.data import Batch, Position, make_batch
 from scones.training.data import LossModule as Objective

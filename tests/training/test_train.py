@@ -39,10 +39,10 @@ def test_a_run_leaves_a_model_a_log_and_checkpoints(
     assert kept == ["step-00000006", "step-00000008"]
 
     best, last = ModelFolder.load(run), ModelFolder.load(run / "last")
-    assert last.facts["steps"] == 8
-    assert best.facts["steps"] == result.best_step
-    assert best.facts["scores"]["bleu"] == result.best_bleu
-    assert best.facts["data_digest"] == TokenStore.open(tiny_store).digest
+    assert last.facts.steps == 8
+    assert best.facts.steps == result.best_step
+    assert best.facts.scores["bleu"] == result.best_bleu
+    assert best.facts.data_digest == TokenStore.open(tiny_store).digest
     expected = checkpoint(run, 8)
     for name, tensor in last.model.state_dict().items():
         assert torch.equal(tensor, expected[name]), name
@@ -116,7 +116,7 @@ def test_without_a_development_set_the_newest_model_is_kept(
 ) -> None:
     result = run_training(tmp_path / "run", store=store_without_dev)
     assert (result.best_bleu, result.best_step) == (None, 4)
-    assert ModelFolder.load(tmp_path / "run").facts["steps"] == 4
+    assert ModelFolder.load(tmp_path / "run").facts.steps == 4
     with pytest.raises(SconesError, match=r"no development set for patience to watch.* max_steps"):
         run_training(tmp_path / "other", {"max_steps": None}, store=store_without_dev)
 

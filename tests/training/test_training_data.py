@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from scones.ids import END, PAD
+from scones.text import END, PAD
 from scones.text.store import ParallelTokens, TokenStore
 from scones.training.data import PaddedBatch, Position, make_batch, training_batches
 

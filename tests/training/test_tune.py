@@ -64,4 +64,4 @@ def test_without_a_development_set_nothing_can_be_chosen(
 
 
 def test_ties_go_to_the_smaller_alpha() -> None:
-    assert Tuning({0.9: 3.0, 0.2: 3.0, 0.1: 2.0}, {}).best == 0.2
+    assert Tuning({0.9: 3.0, 0.2: 3.0, 0.1: 2.0}, {}, "alpha").best == 0.2

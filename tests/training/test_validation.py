@@ -20,7 +20,7 @@ def test_the_loss_is_the_mean_over_tokens(
     layer: str, sentences: int | None, tiny_models: Path, tiny_store: Path
 ) -> None:
     folder = ModelFolder.load(tiny_models / layer)
-    store, output = TokenStore.open(tiny_store), output_layer(folder.output)
+    store, output = TokenStore.open(tiny_store), output_layer(folder.facts.output)
     model = folder.model.train()
     found = validate(model, output, store, sentences)
     assert found is not None
@@ -49,4 +49,4 @@ def test_without_a_development_set_there_is_nothing_to_say(
 ) -> None:
     folder = ModelFolder.load(tiny_model)
     store = TokenStore.open(store_without_dev)
-    assert validate(folder.model, output_layer(folder.output), store, None) is None
+    assert validate(folder.model, output_layer(folder.facts.output), store, None) is None

@@ -1,0 +1,144 @@
+"""An output layer of somebody else: softmax with z-loss, made here and registered, end to end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+import torch
+from torch import Tensor
+
+import scones
+from scones import outputs
+from scones.errors import SconesError
+from scones.model.config import ModelOptions
+from scones.options import option
+from scones.outputs.softmax import Softmax
+from scones.training.loop import train
+from scones.training.options import Experiment, TrainOptions
+
+
+@dataclass(frozen=True)
+class SoftmaxWithZLoss(Softmax):
+    """Softmax whose normaliser is kept near 1: the squared log-sum-exp is a part of the loss."""
+
+    name: ClassVar[str] = "softmax-z"
+    tuned: ClassVar[str | None] = "z"
+
+    z: float = option(1e-4, "weight of the squared log-sum-exp")
+
+    def token_losses(self, logits_NV: Tensor, targets_N: Tensor) -> Tensor:
+        z_losses_N = self.z * logits_NV.float().logsumexp(dim=-1).square()
+        return super().token_losses(logits_NV, targets_N) + z_losses_N.masked_fill(
+            targets_N == 0, 0.0
+        )
+
+    # Not the fused softmax, which knows nothing of z.
+    loss = outputs.OutputLayer.loss
+
+
+@pytest.fixture(autouse=True, scope="module")
+def registered() -> Iterator[None]:
+    outputs.register(SoftmaxWithZLoss)
+    yield
+    del outputs._REGISTERED[SoftmaxWithZLoss.name]
+
+
+@pytest.fixture(scope="module")
+def run(tiny_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that was trained for a few steps."""
+    folder = tmp_path_factory.mktemp("z") / "run"
+    sizes = ModelOptions(preset="tiny", layers=1, size=32, heads=2, feed_forward=64, max_length=64)
+    steps = TrainOptions(max_steps=6, max_tokens=512, validate_every=3, device="cpu")
+    result = train(Experiment(sizes, SoftmaxWithZLoss(z=0.01), steps), tiny_store, folder, True)
+    assert (result.steps, result.skipped) == (6, 0)
+    return folder
+
+
+def test_it_is_trained_saved_and_translates(run: Path) -> None:
+    translator = scones.load(run, "cpu", engine="torch")
+    assert translator.output == SoftmaxWithZLoss(z=0.01)
+    sentences = ["Der Tee ist heiß.", "Noch ein Scone, bitte!"]
+    greedy = translator.translate(sentences)
+    beam = translator.translate(sentences, "beam", beam_size=3, n_best=2)
+    assert len(greedy) == len(beam) == 2
+    for (first,), found in zip(greedy, beam, strict=True):
+        assert first.log_prob < 0
+        assert 1 <= len(found) <= 2
+        assert found[0].log_prob < 0
+
+
+def test_its_loss_is_that_of_the_formula() -> None:
+    torch.manual_seed(1)
+    logits_NV, targets_N = torch.randn(5, 9), torch.tensor([3, 0, 8, 1, 0])
+    norms_N = logits_NV.logsumexp(-1)
+    expected_N = norms_N - logits_NV.gather(1, targets_N[:, None])[:, 0] + 0.5 * norms_N**2
+    expected_N[targets_N == 0] = 0
+    losses_N = SoftmaxWithZLoss(z=0.5).token_losses(logits_NV, targets_N)
+    torch.testing.assert_close(losses_N, expected_N)
+
+
+def test_the_folder_tells_of_it(run: Path, tmp_path: Path) -> None:
+    from scones.model.folder import ModelFolder, read_facts, store_again
+
+    assert read_facts(run).output == {"layer": "softmax-z", "label_smoothing": 0.0, "z": 0.01}
+    card = (run / "README.md").read_text()
+    assert "| output layer | softmax-z (label_smoothing = 0.0, z = 0.01) |" in card
+    assert "The logits go through a softmax, as usual." in card
+    store_again(run, tmp_path / "small", "int8")
+    again = ModelFolder.load(tmp_path / "small")
+    assert outputs.output_layer(again.facts.output) == SoftmaxWithZLoss(z=0.01)
+
+
+def test_ctranslate2_searches_it_as_a_softmax(run: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    from scones.bridges.ctranslate2 import export
+
+    export(run, tmp_path / "export")
+    assert "other beam sizes are right too" in (tmp_path / "export" / "README.md").read_text()
+    exported = scones.load(tmp_path / "export")
+    assert len(exported.translate(["Der Tee ist heiß."], "beam", beam_size=2)) == 1
+
+
+def test_tune_varies_what_it_names(tiny_store: Path, tmp_path: Path) -> None:
+    from scones.training.tune import tune
+
+    sizes = ModelOptions(preset="tiny", layers=1, size=32, heads=2, feed_forward=64, max_length=64)
+    steps = TrainOptions(max_steps=1, max_tokens=256, validate_every=1, device="cpu")
+    experiment = Experiment(sizes, SoftmaxWithZLoss(), steps)
+    tune(experiment, tiny_store, tmp_path, [0.1, 0.001], quiet=True)
+    written = json.loads((tmp_path / "tune.json").read_text())
+    assert [row["z"] for row in written["runs"]] == [0.001, 0.1]
+    assert "best_z" in written
+    with pytest.raises(SconesError, match="'softmax' has no setting to tune"):
+        tune(Experiment(sizes, Softmax(), steps), tiny_store, tmp_path, [0.1])
+
+
+def test_a_layer_that_is_not_registered_is_not_trained(tiny_store: Path, tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Nameless(Softmax):
+        name: ClassVar[str] = "nameless"
+
+    experiment = Experiment(ModelOptions(preset="tiny"), Nameless(), TrainOptions(max_steps=1))
+    with pytest.raises(SconesError, match="output layer 'nameless' is not known"):
+        train(experiment, tiny_store, tmp_path / "run")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_name_that_is_taken_is_refused() -> None:
+    @dataclass(frozen=True)
+    class Other(Softmax):
+        name: ClassVar[str] = "softmax"
+
+    @dataclass(frozen=True)
+    class Another(Softmax):
+        name: ClassVar[str] = "softmax-z"
+
+    for layer in (Other, Another):
+        with pytest.raises(SconesError, match=f"There is an output layer '{layer.name}' already"):
+            outputs.register(layer)
+    outputs.register(SoftmaxWithZLoss)  # again, as a notebook would
