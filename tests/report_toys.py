@@ -1,7 +1,7 @@
 """Made-up results of two directions, with the data folder that they were scored with.
 
-de-en has everything and three seeds; en-de has few systems, no searches, no speed and no msdocs;
-of some of that it says why.
+de-en has three seeds and an analysis; en-de has few systems, no searches and no msdocs; of some of
+that it says why. What a whole report shows is tested with the stored results.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any
 
 from scones.analysis.tables import texts_digest
 from scones.evaluation.metrics import score
-from scones.files import write_json
 from scones.paper.report import writing
 from scones.paper.report.document import Document, Row, Table
 from scones.paper.report.significance import Marks
@@ -27,7 +26,6 @@ from scones.paper.results import (
     hypothesis_file,
     run_name,
 )
-from scones.paper.synthetic_verdict import judge
 
 SENTENCES = 40
 FIRST = 20
@@ -84,10 +82,7 @@ def make_results(folder: Path) -> Results:
     for system in OUTPUTS:
         for seed in (1, 2, 3) if system in ("softmax", "scones-0.5") else (1,):
             german.write_run(_run(german, system, seed, list(_FILES)))
-    german.write_json("corpora", _corpora())
     german.write_json("analysis", _analysis(german))
-    german.write_json("speed", _speed(german))
-    write_json(folder / "synthetic.json", _synthetic())
     english = results.direction("en-de")
     for system in ("softmax", "scones-0.5"):
         english.write_run(_run(english, system, 1, ["newstest2018", "newstest2019", "europarl"]))
@@ -167,19 +162,6 @@ def _set(direction: Direction, run: str, system: str, seed: int, test: str) -> S
     return SetResult("source", texts_digest(references), SENTENCES, searches)
 
 
-def _corpora() -> dict[str, Any]:
-    part = {"source": "/somewhere/europarl/train.de", "target": "t", "pairs_read": 1_234_567}
-    part |= {"pairs_kept": 1_200_001, "dropped": {"ratio": 34_566, "empty": 0}, "times": 1}
-    return {
-        "scones_version": "0.1.0",
-        "pairs_read": 1_234_567,
-        "pairs_kept": 1_200_001,
-        "vocabulary": 32_000,
-        "digest": "data-de-en",
-        "corpora": [part],
-    }
-
-
 def _outputs(direction: Direction, system: str, search: str, noise: float) -> dict[str, Any]:
     found = _noisy(direction.name, "newstest2019", noise, f"{system} {search}")[:FIRST]
     file = hypothesis_file(system, "newstest2019", f"analysis.{search}")
@@ -195,9 +177,9 @@ def _outputs(direction: Direction, system: str, search: str, noise: float) -> di
 
 def _analysis(direction: Direction) -> dict[str, Any]:
     systems = {}
-    for system in ("softmax", "scones-0.2", "scones-1.0"):
+    for system in ("softmax", "scones-0.2"):
         beams = {}
-        for size, noise in ((1, 0.3), (4, 0.25), (100, 0.35), (1000, 0.5)):
+        for size, noise in ((4, 0.25), (1000, 0.5)):
             errors = {"compared": 18, "share": 0.4567 / size, "above": 0}
             found = _outputs(direction, system, f"beam{size}", noise)
             beams[str(size)] = {**found, "seconds": 1.0, "errors": errors}
@@ -235,79 +217,6 @@ def _analysis(direction: Direction) -> dict[str, Any]:
             "max_memory": None,
         },
         "systems": systems,
-    }
-
-
-def _speed(direction: Direction) -> dict[str, Any]:
-    systems = {}
-    for system, factor in (("softmax", 1.0), ("scones-0.5", 1.25)):
-        rows = {}
-        for name, rate in (("1", 40.0), ("2", 30.0), ("4", 16.0), ("8", 9.0), ("scored", 36.0)):
-            found = _outputs(direction, system, f"speed.{name}", 0.3)
-            seconds = FIRST / (rate * factor)
-            fast = rate * factor * rate  # the more so the narrower the beam is
-            rows[name] = {
-                "sentences_per_second": rate * factor,
-                "times": [seconds] * 5,
-                "more_batches": {"64": {"sentences_per_second": fast, "times": [FIRST / fast] * 5}},
-                "bleu": found["outputs"]["bleu"],
-                "signature": found["outputs"]["signature"],
-                "length_ratio": 1.0,
-                "file": found["file"],
-            }
-        scored = rows.pop("scored")
-        systems[system] = {
-            "output": OUTPUTS[system],
-            "model_digest": f"model-{system}",
-            "beams": rows,
-            "greedy_with_scores": scored,
-        }
-    return {
-        "command": "scones paper run",
-        "commit": "abc123def456",
-        "device": "toy device",
-        "direction": direction.name,
-        "test": "newstest2019",
-        "sentences": FIRST,
-        "batch": 4,
-        "repeats": 5,
-        "precision": "float32",
-        "systems": systems,
-    }
-
-
-def _synthetic() -> dict[str, Any]:
-    alphas = {"softmax": None, "scones-0.2": 0.2, "scones-1.0": 1.0}
-    rows: dict[str, Any] = {}
-    for temperature, loss in (("0.1", 0.1), ("0.5", 0.6)):
-        systems = {}
-        for place, system in enumerate(alphas):
-            relative = 0.97 if system == "scones-0.2" else 1 - loss - 0.01 * place
-            outputs = {"bleu": 33.3 * relative, "signature": "toy", "searched": 77}
-            systems[system] = {
-                "commits": ["abc123def456"],
-                "devices": ["toy device"],
-                "model_digest": f"synthetic-{system}",
-                "beams": {"4": {"outputs": {"bleu": 33.3 - place}}},
-                "exact": {"outputs": outputs, "unproved": 0.0432 * place},
-                "relative": relative,
-                "p": 0.003 if place else None,
-            }
-        rows[temperature] = {"data_digest": f"language-{temperature}", "systems": systems}
-    return {
-        "command": "scones synthetic",
-        "seed": 1,
-        "beam": 4,
-        "limits": {
-            "max_states": 654_321,
-            "max_seconds": None,
-            "sentence_seconds": None,
-            "max_memory": None,
-        },
-        "first_beam": 4,
-        "systems": alphas,
-        "temperatures": rows,
-        "verdict": judge(rows, alphas),
     }
 
 

@@ -14,7 +14,6 @@ import pytest
 from running import Done, contents, ended_well
 
 from scones.cli import run
-from scones.errors import SconesError
 from scones.evaluation.metrics import bleu
 from scones.paper import running as running_module
 from scones.paper.jobs import Job, run_all
@@ -174,44 +173,16 @@ def test_everything_is_trained_translated_and_scored(
     chosen = direction.read_json("chosen")
     assert chosen is not None
     assert chosen["system"] == "scones-0.5"
+    for about in (direction.analysis, direction.speed):
+        assert about is not None
+        assert (about["test"], about["sentences"]) == ("news", SEARCHED)
+        for name, system in about["systems"].items():
+            assert [*system["beams"]] == ["1", "2"]
+            for row in system["beams"].values():
+                assert len(direction.hypotheses(row["file"])) == SEARCHED, name
     table = done.out.splitlines()
     assert " ".join(table[0].split()) == "little greedy little beam4 news greedy news beam4"
     assert [line.split()[0] for line in table[1:]] == ["softmax", "scones-0.5"]
-
-
-@pytest.mark.slow
-def test_searches_of_all_systems_are_put_together(results: Path) -> None:
-    direction = Results(results).direction("de-en")
-    analysis = direction.analysis
-    assert analysis is not None
-    assert (analysis["test"], analysis["sentences"]) == ("news", SEARCHED)
-    assert analysis["limits"]["max_states"] == 20
-    assert [*analysis["systems"]] == ["softmax", "scones-0.5"]
-    for name, system in analysis["systems"].items():
-        found = direction.run(name)
-        assert found is not None
-        assert system["model_digest"] == found.model_digest
-        assert [*system["beams"]] == ["1", "2"]
-        for row in (*system["beams"].values(), system["exact"]):
-            assert len(direction.hypotheses(row["file"])) == SEARCHED
-        assert "--source news/test.de" in system["command"]
-
-
-@pytest.mark.slow
-def test_speed_is_measured_for_softmax_and_the_chosen_system(results: Path) -> None:
-    direction = Results(results).direction("de-en")
-    speed = direction.speed
-    assert speed is not None
-    assert [*speed["systems"]] == ["softmax", "scones-0.5"]
-    for name, system in speed["systems"].items():
-        assert system["output"]["layer"] == name.split("-")[0]
-        assert [*system["beams"]] == ["1", "2"]
-        for row in (*system["beams"].values(), system["greedy_with_scores"]):
-            median = sorted(row["times"])[1]
-            assert row["sentences_per_second"] == SEARCHED / median
-            assert [*row["more_batches"]] == ["3"]
-            assert len(row["more_batches"]["3"]["times"]) == 3
-            assert len(direction.hypotheses(row["file"])) == SEARCHED
 
 
 @pytest.mark.slow
@@ -241,23 +212,6 @@ def test_only_what_is_missing_is_done(words: list[str], results: Path, scones: S
     untouched = softmax(results).search("news", "greedy")
     assert untouched is not None
     assert untouched.seconds == 1234.5
-
-
-@pytest.mark.slow
-def test_a_search_without_its_model_is_said_to_be_missing(
-    words: list[str], results: Path, scones: Scones
-) -> None:
-    (results / "de-en" / "analysis.json").unlink()
-    (results / "de-en" / "speed.json").unlink()
-    done = scones(*elsewhere(words, results))
-    assert done.code == 0
-    said = done.err.splitlines()
-    assert [line.split(":")[0] for line in said] == [
-        "softmax is not searched",
-        "scones-0.5 is not searched",
-        "softmax is not timed",
-    ]
-    assert all("--again" in line for line in said)
 
 
 @pytest.mark.slow
@@ -296,21 +250,6 @@ def test_runs_of_another_making_are_not_put_beside_others(
     recipe.write_text(RECIPE.replace("log_every = 6", "log_every = 5"))  # changes no result
     command = elsewhere(words, results, "--until", "translate")
     assert scones(*command[:2], recipe, *command[3:]).code == 0
-
-
-@pytest.mark.slow
-def test_scores_go_before_the_translations_they_are_of(
-    words: list[str], results: Path, scones: Scones, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever stops a new translation, nothing old is left that it would be mistaken for."""
-
-    def stopped(*_: object) -> None:
-        raise SconesError("The tea is cold.")
-
-    monkeypatch.setattr("scones.paper.translating.scored", stopped)
-    flags = ["--again", "--system", "softmax", "--until", "translate", "--max-steps", "4"]
-    assert scones(*elsewhere(words, results, *flags), "--jobs", "1").code == 2
-    assert softmax(results).tests == {}
 
 
 @pytest.mark.slow

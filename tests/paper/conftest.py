@@ -6,9 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from report_toys import document, make_toys
-
-from scones.paper.report.document import Document
+from report_toys import make_toys
 
 
 @pytest.fixture(scope="module")
@@ -24,12 +22,6 @@ def copy(toys: Path, tmp_path: Path) -> Path:
     for path in tmp_path.rglob("significance.json"):
         path.unlink()
     return tmp_path / "results"
-
-
-@pytest.fixture(scope="module")
-def whole(toys: Path) -> Document:
-    """The document of the results as they are, without marks."""
-    return document(toys / "results")
 
 
 @pytest.fixture

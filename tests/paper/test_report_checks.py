@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from report_toys import document, row, table, texts, write_lines
+from report_toys import texts, write_lines
 
 from scones.errors import SconesError
 from scones.paper.report.checking import bleu_cells, check
@@ -27,27 +27,9 @@ class TestSignificance:
         assert made.known["de-en", "scones-0.5-seed2", "europarl", "beam4"]["baseline"] == (
             "softmax-seed2"
         )
-        against = made.known["de-en", "scones-0.5", NEWS, "greedy against softmax beam4"]
-        assert (against["baseline"], against["p"] < 0.01) == ("softmax", True)
-        assert ("de-en", "scones-0.5", "europarl", "greedy against softmax beam4") not in made.known
-        smoothed = made.known["de-en", "scones-ls", NEWS, "beam4 against scones-0.5 beam4"]
-        assert smoothed["baseline"] == "scones-0.5"
-        on_dev = {key: one for key, one in made.known.items() if key[2] == "newstest2018"}
-        assert {key[1] for key in on_dev if key[0] == "de-en"} == {"scones-0.5"}
-        chosen = on_dev["de-en", "scones-0.5", "newstest2018", "greedy against scones-0.2 greedy"]
-        assert chosen["baseline"] == "scones-0.2"
         again = find_marks(Study(Results(copy)), References())
         assert again.known == made.known
         assert not again.problems
-        found = document(copy, again)
-        gains = table(found, "table-3-newstest2019")
-        assert row(gains, "Gain of tuned SCONES, %").cells[0].text.endswith("‡")
-        over = row(gains, "Gain over softmax with label smoothing, %").cells[0]
-        scores = [Results(copy).direction("de-en").run(one) for one in ("scones-0.5", "softmax-ls")]
-        first, second = (one.score(NEWS, "greedy") or 0.0 for one in scores if one is not None)
-        assert over.text.startswith(f"{100 * (first / second - 1):+.1f}".replace("-", "−"))
-        assert "against softmax-ls" in over.about
-        assert "paired bootstrap tests" in " ".join(found.sections[2].paragraphs)
 
     def test_tests_of_other_translations_do_not_count(self, copy: Path) -> None:
         find_marks(Study(Results(copy)), References(copy.parent / "data"))
@@ -101,12 +83,8 @@ class TestReferences:
 def test_every_bleu_cell_can_be_computed_again(toys: Path) -> None:
     study = Study(Results(toys / "results"))
     known = bleu_cells(study)
-    assert {"exact search", "beam 1000", "while timed", "europarl"} <= {
-        word
-        for cell in known
-        for word in ("exact search", "beam 1000", "while timed", "europarl")
-        if word in cell.title
-    }
+    titles = " ".join(cell.title for cell in known)
+    assert all(word in titles for word in ("exact search", "beam 1000", "europarl"))
     checked = list(check(study, References(toys / "data"), len(known), seed=1))
     assert len(checked) == len(known)
     assert all(one.same for one in checked)
@@ -119,7 +97,6 @@ def test_every_bleu_cell_can_be_computed_again(toys: Path) -> None:
         ("softmax.json", ("output",), 3),
         ("analysis.json", ("systems", "softmax", "exact", "outputs", "log_probs"), -1),
         ("analysis.json", ("sentences",), {}),
-        ("speed.json", ("systems", "softmax", "beams"), []),
     ],
 )
 def test_a_wrong_value_is_one_sentence(
@@ -136,12 +113,3 @@ def test_a_wrong_value_is_one_sentence(
         write_report(copy, copy.parent / "out", copy.parent / "data")
     assert "\n" not in str(refusal.value)
     assert not (copy.parent / "out").exists()
-
-
-def test_a_damaged_cell_is_found(copy: Path) -> None:
-    direction = Results(copy).direction("en-de")
-    for path in direction.folder.glob("*.txt.xz"):
-        write_lines(path, ["damaged"] * 40)
-    study = Study(Results(copy))
-    checked = list(check(study, References(copy.parent / "data"), len(bleu_cells(study)), seed=2))
-    assert {one.cell.direction.name for one in checked if not one.same} == {"en-de"}
