@@ -55,8 +55,9 @@ from scones.text.store import ParallelTokens, TokenStore
 from scones.training.data import Batch, make_batch
 from scones.training.data import LossModule as Objective
 from scones.training.gpu import PackedBatch, Replays, grain, make_packed_batch, replays_pay
+from scones.training.loop import new_model
 from scones.training.optimizers import finite_step, make_optimizer
-from scones.training.options import Experiment, TrainOptions, new_model
+from scones.training.options import Experiment, TrainOptions
 
 OURS, OUR_SOFTMAX = "SCONES, ours", "softmax, ours"
 OURS_EAGER = "SCONES, ours, without graphs"

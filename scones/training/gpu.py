@@ -24,7 +24,6 @@ from scones.model.transformer import Transformer
 from scones.processes import Processes
 from scones.text import PAD
 from scones.text.store import ParallelTokens, Sentences
-from scones.training import data
 from scones.training.data import WHOLE, Batch, Position
 from scones.training.data import LossModule as Objective
 from scones.training.data import Shard as Share
@@ -131,31 +130,6 @@ def make_packed_batch(
 def _pack(sentences: Sentences, indices: np.ndarray) -> PackedTokens:
     """Put sentences, each ended, one behind another."""
     return packed_tokens(*sentences.gather(indices))
-
-
-def training_batches(
-    tokens: ParallelTokens,
-    max_tokens: int,
-    seed: int,
-    by_sentence: bool,
-    start: Position,
-    share: Share = WHOLE,
-    packed: bool = False,
-    grain: int | None = None,
-) -> Generator[tuple[Batch, Position], None, None]:
-    """The batches of `data.training_batches`, in the layout that is asked for.
-
-    Packed ones are settled to multiples of `grain` tokens, where it is given.
-    """
-
-    def make(
-        tokens: ParallelTokens, pairs: np.ndarray, by_sentence: bool, share: Share
-    ) -> PackedBatch:
-        batch = make_packed_batch(tokens, pairs, by_sentence, share)
-        return batch if grain is None else batch.settled(grain)
-
-    layout = make if packed else data.make_batch
-    return data.training_batches(tokens, max_tokens, seed, by_sentence, start, share, layout)
 
 
 # Batches prepared ahead, by a thread, while the device computes.
@@ -368,19 +342,18 @@ class GpuSteps(CpuSteps):
     def batches(
         self, tokens: ParallelTokens, start: Position
     ) -> Generator[tuple[Batch, Position], None, None]:
-        batches = training_batches(
-            tokens,
-            self.options.max_tokens,
-            self.options.seed,
-            self.options.loss_average == "sentences",
-            start,
-            Share(self.processes.rank, self.processes.count),
-            self.loss_module.packed,
-            grain=None if self.replays is None else grain(self.options.max_tokens),
-        )
+        batches = super().batches(tokens, start)
         if self.device.type == "cuda":
             return ahead(pinned(batches, self.device))
         return ahead(batches, depth=0)  # a thread would only take a core from the arithmetic
+
+    def make_batch(
+        self, tokens: ParallelTokens, indices: np.ndarray, by_sentence: bool, shard: Share
+    ) -> Batch:
+        if not self.loss_module.packed:
+            return super().make_batch(tokens, indices, by_sentence, shard)
+        batch = make_packed_batch(tokens, indices, by_sentence, shard)
+        return batch if self.replays is None else batch.settled(grain(self.options.max_tokens))
 
     def backward(self, batch: Batch, divisor: float) -> Tensor:
         if self.replays is not None and isinstance(batch, PackedBatch):

@@ -38,7 +38,7 @@ from torch import Tensor
 from scones.errors import SconesError
 from scones.evaluation.metrics import bleu
 from scones.files import sole_use
-from scones.hardware import choose_precision, matrix_rate
+from scones.hardware import choose_device, choose_precision, matrix_rate
 from scones.model.folder import ModelFacts, ModelFolder, read_facts
 from scones.model.transformer import Transformer
 from scones.outputs import OutputLayer, output_layer
@@ -55,14 +55,7 @@ from scones.training.checkpoints import (
 from scones.training.data import Batch, LossModule, Position, Shard, make_batch, training_batches
 from scones.training.log import Logger, Throughput
 from scones.training.optimizers import finite_step, learning_rate, make_optimizer
-from scones.training.options import (
-    Experiment,
-    TrainOptions,
-    check_data,
-    check_run_config,
-    new_model,
-    start_from,
-)
+from scones.training.options import Experiment, TrainOptions, check_data, check_run_config
 from scones.version import __version__, commit
 
 _GO_ON = "The same command goes on from the last checkpoint, also with another number of processes."
@@ -101,6 +94,35 @@ def train(
         )
         held.enter_context(closing(logger))
         return _Run(experiment, store, folder, logger, model, processes).go()
+
+
+def new_model(experiment: Experiment, store: TokenStore) -> Transformer:
+    """Make the model with random weights, as a run without `start_from` begins."""
+    device = choose_device(experiment.train.device)
+    # The weights are drawn on the CPU and then moved: a seed means the same model on every device.
+    torch.manual_seed(experiment.train.seed)
+    model = Transformer(experiment.model.build(len(store.subwords)))
+    with torch.no_grad():
+        # One sigmoid per token has to start near the share of tokens that are right, one in the
+        # vocabulary; the output layer knows.
+        model.output_bias.fill_(experiment.output.initial_bias(model.config.vocabulary))
+    return model.to(device)
+
+
+def start_from(path: Path, model: Transformer, store: TokenStore) -> None:
+    """Give the model the weights of a model folder, which has to fit."""
+    start = ModelFolder.load(path)
+    if start.subwords != store.subwords.model:
+        raise SconesError(
+            f"{path} has another vocabulary than {store.path}; "
+            "prepare the store with --subwords and that model's subwords.model."
+        )
+    if differences := start.model.config.other_shape(model.config):
+        sizes = ", ".join(
+            f"{name} {ours} where {theirs} is asked for" for name, ours, theirs in differences
+        )
+        raise SconesError(f"{path} has other sizes: {sizes}; give the sizes of that model.")
+    model.load_state_dict(start.model.state_dict())
 
 
 # How a device is given its work: `CpuSteps` here, `GpuSteps` in training.gpu.
@@ -147,7 +169,13 @@ class CpuSteps:
             self.options.loss_average == "sentences",
             start,
             Shard(self.processes.rank, self.processes.count),
+            self.make_batch,
         )
+
+    def make_batch(
+        self, tokens: ParallelTokens, indices: np.ndarray, by_sentence: bool, shard: Shard
+    ) -> Batch:
+        return make_batch(tokens, indices, by_sentence, shard)
 
     def gradient(self, batches: list[Batch]) -> Tensor:
         """Leave the gradient of the mean loss in the weights; returns that loss, over all ranks."""

@@ -14,7 +14,6 @@ from scones.options import option, out_of_bounds
 
 # The command line makes its flags of these options before it needs PyTorch.
 if TYPE_CHECKING:
-    from scones.model.transformer import Transformer
     from scones.outputs import OutputLayer
     from scones.text.store import ParallelTokens, TokenStore
 
@@ -156,42 +155,6 @@ def _check_lengths(tokens: ParallelTokens, limits: dict[str, int], split: str) -
                 f"{split} has a sentence of {longest} tokens (end of sentence included), but "
                 f"{name} is {limit}; make it larger, or leave such sentences out."
             )
-
-
-def new_model(experiment: Experiment, store: TokenStore) -> Transformer:
-    """Make the model with random weights, as a run without `start_from` begins."""
-    import torch
-
-    from scones.hardware import choose_device
-    from scones.model.transformer import Transformer
-
-    device = choose_device(experiment.train.device)
-    # The weights are drawn on the CPU and then moved: a seed means the same model on every device.
-    torch.manual_seed(experiment.train.seed)
-    model = Transformer(experiment.model.build(len(store.subwords)))
-    with torch.no_grad():
-        # One sigmoid per token has to start near the share of tokens that are right, one in the
-        # vocabulary; the output layer knows.
-        model.output_bias.fill_(experiment.output.initial_bias(model.config.vocabulary))
-    return model.to(device)
-
-
-def start_from(path: Path, model: Transformer, store: TokenStore) -> None:
-    """Give the model the weights of a model folder, which has to fit."""
-    from scones.model.folder import ModelFolder
-
-    start = ModelFolder.load(path)
-    if start.subwords != store.subwords.model:
-        raise SconesError(
-            f"{path} has another vocabulary than {store.path}; "
-            "prepare the store with --subwords and that model's subwords.model."
-        )
-    if differences := start.model.config.other_shape(model.config):
-        sizes = ", ".join(
-            f"{name} {ours} where {theirs} is asked for" for name, ours, theirs in differences
-        )
-        raise SconesError(f"{path} has other sizes: {sizes}; give the sizes of that model.")
-    model.load_state_dict(start.model.state_dict())
 
 
 def check_run_config(folder: Path, experiment: Experiment, store: TokenStore) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from packed_batches import training_batches
 from torch import Tensor
 
 from scones.model.config import ModelConfig
@@ -27,7 +28,7 @@ from scones.text import END, PAD
 from scones.text.store import TokenStore
 from scones.training.data import Batch, Position
 from scones.training.data import LossModule as Objective
-from scones.training.gpu import PackedBatch, Replays, training_batches
+from scones.training.gpu import PackedBatch, Replays
 from scones.training.optimizers import finite_step, make_optimizer
 from scones.training.options import TrainOptions
 

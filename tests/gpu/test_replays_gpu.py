@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from packed_batches import training_batches
 from torch import Tensor
 
 from scones.model.config import ModelConfig
@@ -15,7 +16,7 @@ from scones.outputs.scones import Scones
 from scones.text.store import TokenStore
 from scones.training.data import LossModule as Objective
 from scones.training.data import Position
-from scones.training.gpu import PackedBatch, Replays, training_batches
+from scones.training.gpu import PackedBatch, Replays
 
 pytestmark = [
     pytest.mark.gpu,

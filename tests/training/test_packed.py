@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from kernel_device import DEVICE, make_usable
+from packed_batches import training_batches
 from torch import Tensor
 
 from scones.kernels import IGNORED
@@ -24,7 +25,7 @@ from scones.text.store import ParallelTokens, TokenStore
 from scones.training.data import Batch, Position, make_batch
 from scones.training.data import LossModule as Objective
 from scones.training.data import Shard as Share
-from scones.training.gpu import PackedBatch, make_packed_batch, training_batches
+from scones.training.gpu import PackedBatch, make_packed_batch
 
 SOME = np.array([5, 0, 9, 77, 31])
 
