@@ -58,7 +58,6 @@ def one_at_a_time(
 ) -> Found:
     """Search depth first, the best children first, one prefix at a time."""
     state = model.start(padded([source], model.device))
-    (batch,) = state.parts
     best, states = bound, 0
     waiting = [(0.0, PAD, 0)]
     token_1 = torch.empty(1, dtype=torch.long, device=model.device)
@@ -68,8 +67,8 @@ def one_at_a_time(
             continue
         if states == max_states:
             return Found(best, states, False)
-        for past in (batch, *batch.layers):
-            past.length = depth
+        for cache in state.layers:
+            cache.length = depth
         terms_V = output.log_scores(model.step(state, token_1.fill_(token)))[0]
         states += 1
         best = max(best, score + float(terms_V[END]))

@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Literal
 
 from scones.errors import SconesError
 from scones.options import REQUIRED, option, out_of_bounds
 
-
-def _count(default: Any = REQUIRED, help: str = "") -> Any:
-    return option(default, help, least=1, most=2**31 - 1)
-
-
-def _dropout(default: Any = REQUIRED, help: str = "") -> Any:
-    return option(default, help, least=0, below=1)
+_count = partial(option, least=1, most=2**31 - 1)
+_dropout = partial(option, least=0, below=1)
 
 
 @dataclass(frozen=True)
 class ModelConfig:
     """Everything that decides the shape of a Transformer, vocabulary included."""
 
-    vocabulary: int = _count()
-    encoder_layers: int = _count()
-    decoder_layers: int = _count()
-    size: int = _count()
-    heads: int = _count()
-    feed_forward: int = _count()
-    dropout: float = _dropout()
-    attention_dropout: float = _dropout()
+    vocabulary: int = _count(REQUIRED, "")
+    encoder_layers: int = _count(REQUIRED, "")
+    decoder_layers: int = _count(REQUIRED, "")
+    size: int = _count(REQUIRED, "")
+    heads: int = _count(REQUIRED, "")
+    feed_forward: int = _count(REQUIRED, "")
+    dropout: float = _dropout(REQUIRED, "")
+    attention_dropout: float = _dropout(REQUIRED, "")
     tied_embeddings: bool = True
     max_length: int = _count(1024)
 

@@ -2,6 +2,9 @@
 
 Rows are grouped by sentence: row `sentence * beams + beam`. Keys and values of the source are
 kept once a sentence, whatever the number of beams.
+
+Shape letters: B sentences, N rows (sentences × beams), S source positions, T target positions,
+D model size, H heads, K size of a head.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ class LayerCache:
     def append(self, keys_NH1K: Tensor, values_NH1K: Tensor) -> tuple[Tensor, Tensor]:
         """Add one position a row and give all positions so far."""
         if self.length == self._keys.size(2):
+            # Twice the room: what is copied for growing stays a fraction of what is written.
             self._keys = torch.cat([self._keys, torch.empty_like(self._keys)], dim=2)
             self._values = torch.cat([self._values, torch.empty_like(self._values)], dim=2)
         self._keys[:, :, self.length] = keys_NH1K[:, :, 0]
@@ -50,13 +54,18 @@ class LayerCache:
 
 
 class DecoderState:
-    """All layers' caches of a batch that is being decoded."""
+    """All layers' caches of a batch whose sentences are decoded in step."""
 
     def __init__(self, layers: list[LayerCache], mask: Tensor | None, beams: int) -> None:
         self.layers = layers
         self.mask = mask
+        """What is added to the scores of source positions, -inf at padding; None: no padding."""
         self.beams = beams
-        self.length = 0
+
+    @property
+    def length(self) -> int:
+        """How many positions are written."""
+        return self.layers[0].length
 
     @property
     def sentences(self) -> int:
@@ -65,11 +74,11 @@ class DecoderState:
 
     @property
     def rows(self) -> int:
-        """How many rows they take."""
         return self.sentences * self.beams
 
     def reorder(self, rows_N: Tensor) -> None:
         """Let row i continue row rows[i] of the same sentence."""
+        # The source's keys and values stay: rows of a sentence share them.
         for layer in self.layers:
             layer.take_rows(rows_N)
 
@@ -85,7 +94,12 @@ class DecoderState:
 
 
 class JoinedState:
-    """Batches that are decoded together, each as far as it has come."""
+    """Batches that are decoded together, each as far as it has come; at first there is one.
+
+    Batches join so that a step always has many rows: when only the last sentences of one are still
+    being written, those of the next fill up the products (`scones.search.greedy.greedy_stream`).
+    They cannot become one batch, since their sources differ in length and their past in positions.
+    """
 
     def __init__(self, parts: list[DecoderState]) -> None:
         self.parts = parts
@@ -106,13 +120,8 @@ class JoinedState:
         return part.layers
 
     def embed_positions(self, table_TD: Tensor) -> Tensor:
-        """Look up (N, D) the position that each row is to write next; batches differ in theirs."""
+        """Look up (N, D) the position that each row is to write next."""
         return torch.cat([table_TD[part.length].expand(part.rows, -1) for part in self.parts])
-
-    def advance(self) -> None:
-        """Go on to the next position."""
-        for part in self.parts:
-            part.length += 1
 
     def reorder(self, rows_N: Tensor) -> None:
         """Let row i continue row rows[i] of the same sentence."""
@@ -127,6 +136,7 @@ class JoinedState:
         for part in self.parts:
             end = begin + part.sentences
             inside = sentences_B[(begin <= sentences_B) & (sentences_B < end)] - begin
+            # Where all stay there is nothing to copy.
             if 0 < inside.numel() < part.sentences:
                 part.keep(inside)
             if inside.numel() > 0:

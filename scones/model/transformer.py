@@ -453,11 +453,10 @@ class Transformer(nn.Module):
 
     def hidden_step(self, state: JoinedState, tokens_N: Tensor) -> Tensor:
         """Step, but stop at the hidden states (N, D) that the logits are made of."""
-        stream = Stream(self.embed_target(tokens_N) + state.embed_positions(self.positions))
-        sizes = state.sizes
+        sizes, positions_ND = state.sizes, state.embed_positions(self.positions)
+        stream = Stream(self.embed_target(tokens_N) + positions_ND)
         for index, layer in enumerate(self.decoder_layers()):
             decoder_block(layer, stream, CachedTarget(state.parts, sizes, index))
-        state.advance()
         return stream.normed(self.decoder_norm)
 
     def decoder_layers(self) -> Iterator[DecoderLayer]:
