@@ -14,11 +14,10 @@ from typing import ClassVar, Literal, get_args
 
 import torch
 
-from scones.bridges.ctranslate2 import CTranslate2Searcher, open_export
 from scones.errors import SconesError
 from scones.hardware import choose_device, gpu_path
 from scones.model.folder import FolderConfig, ModelFolder
-from scones.outputs import output_layer
+from scones.outputs import OutputLayer, output_layer
 from scones.processes import Processes
 from scones.search.engine import (
     Searcher,
@@ -119,18 +118,27 @@ def load(
                 "exported; leave out engine, device, precision and shortlist, or use the model "
                 "folder."
             )
-        return Translator(*open_export(config), str(folder))
+        from scones.bridges.ctranslate2 import open_export
+
+        model_folder, exported = open_export(config)
+        output = output_layer(model_folder.facts.output, f"{folder}/config.json")
+        return Translator(model_folder, output, exported, str(folder))
     model_folder = ModelFolder.load(config, choose_device(device))
+    output = output_layer(model_folder.facts.output, f"{folder}/config.json")
     wanted = torch.bfloat16 if precision == "bf16" else torch.float32
     if not gpu_path(model_folder.model):  # a GPU's kernels have a copy in this format instead
         model_folder.model.to(wanted)
     listed = None if shortlist is None else Shortlist.load(Path(shortlist), model_folder.subwords)
-    chosen = _choose_searcher(model_folder, engine, listed, wanted)
-    return Translator(model_folder, chosen, str(folder), wanted)
+    chosen = _choose_searcher(model_folder, output, engine, listed, wanted)
+    return Translator(model_folder, output, chosen, str(folder), wanted)
 
 
 def _choose_searcher(
-    folder: ModelFolder, engine: Engine, shortlist: Shortlist | None, precision: torch.dtype
+    folder: ModelFolder,
+    output: OutputLayer,
+    engine: Engine,
+    shortlist: Shortlist | None,
+    precision: torch.dtype,
 ) -> Searcher:
     """Choose between PyTorch and CTranslate2, here and nowhere else."""
     weights = folder.model.output_bias
@@ -143,10 +151,17 @@ def _choose_searcher(
     if engine == "ctranslate2" and shortlist is not None:
         raise SconesError("CTranslate2 takes no shortlist; use the engine 'auto' or 'torch'.")
     if engine == "ctranslate2":
-        return CTranslate2Searcher.of(folder)
+        return _by_ctranslate2(folder)
     if engine == "auto" and fits and shortlist is None:
-        return AutoSearcher(folder)
-    return searcher(folder.model, output_layer(folder.facts.output), precision, shortlist)
+        return AutoSearcher(folder, output)
+    return searcher(folder.model, output, precision, shortlist)
+
+
+def _by_ctranslate2(folder: ModelFolder) -> Searcher:
+    # Imported here, so that PyTorch alone does not have to know of the bridge.
+    from scones.bridges.ctranslate2 import CTranslate2Searcher
+
+    return CTranslate2Searcher.of(folder)
 
 
 @dataclass(frozen=True)
@@ -157,6 +172,7 @@ class AutoSearcher:
     """
 
     folder: ModelFolder
+    output: OutputLayer
     tells_scores: ClassVar[bool] = True
 
     def search(
@@ -167,12 +183,12 @@ class AutoSearcher:
 
     @cached_property
     def _torch(self) -> Searcher:
-        return searcher(self.folder.model, output_layer(self.folder.facts.output))
+        return searcher(self.folder.model, self.output)
 
     @cached_property
     def _fastest(self) -> Searcher:
         try:
-            return CTranslate2Searcher.of(self.folder)
+            return _by_ctranslate2(self.folder)
         except (SconesError, OSError):  # not installed, or no room to convert
             return self._torch
 
@@ -183,12 +199,13 @@ class Translator:
     def __init__(
         self,
         folder: ModelFolder,
+        output: OutputLayer,
         searcher: Searcher,
         name: str = "the model",
         precision: torch.dtype = torch.float32,
     ) -> None:
         self.model = folder.model
-        self.output = output_layer(folder.facts.output, f"{name}/config.json")
+        self.output = output
         self.subwords = Subwords(folder.subwords, f"{name}/subwords.model")
         self.source_language = folder.facts.source_language
         self.target_language = folder.facts.target_language

@@ -26,7 +26,7 @@ class ModelConfig:
     dropout: float = _dropout(REQUIRED, "")
     attention_dropout: float = _dropout(REQUIRED, "")
     tied_embeddings: bool = True
-    max_length: int = _count(1024)
+    max_length: int = _count(1024, "")
 
     def __post_init__(self) -> None:
         problems = out_of_bounds(self)

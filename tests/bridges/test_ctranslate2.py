@@ -185,7 +185,8 @@ def test_a_full_disk_does_not_stop_auto(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("scones.bridges.ctranslate2.convert", full)
-    searcher = AutoSearcher(ModelFolder.load(tiny_model))
+    folder = ModelFolder.load(tiny_model)
+    searcher = AutoSearcher(folder, output_layer(folder.facts.output))
     assert len(searcher.search([[10, 11]], GREEDY)) == 1
 
 
