@@ -82,6 +82,7 @@ class Checkpoint:
         state: RunState,
     ) -> Checkpoint:
         """Take a run's state; `random` holds each rank's random states."""
+        # By name: parameter numbers, which PyTorch would store, change with the model's code.
         moments = {
             f"{key}/{name}": tensor
             for name, parameter in model.named_parameters()
@@ -167,6 +168,7 @@ class Checkpoints:
 
     def average(self, count: int) -> tuple[list[int], dict[str, Tensor]]:
         """Average the weights of the last `count` checkpoints, in float64; gives their steps."""
+        # One checkpoint at a time: all of them might not fit into memory.
         total: dict[str, Tensor] = {}
         steps = []
         for step in self.steps()[-count:]:
@@ -184,6 +186,7 @@ class Checkpoints:
         """Read a checkpoint, refusing it unless every byte is as it was written."""
         folder = self._path(step)
         try:
+            # A power cut can leave files of the right size with the wrong bytes, even renamed ones.
             digests = json.loads((folder / "digests.json").read_bytes())
             for name in _FILES:
                 if digests[name] != _digest(folder / name):

@@ -31,7 +31,7 @@ class Throughput:
             int(lengths.sum()) + len(lengths)
             for lengths in (tokens.source_lengths, tokens.target_lengths)
         )
-        self._epoch = targets
+        self._epoch = targets  # tokens; an epoch is counted by what it teaches
         self._seconds_per_token = training_flops(model, sources / targets) / peak
         self._losses: list[float] = []
         self._tokens = tokens_before
@@ -50,8 +50,10 @@ class Throughput:
     def read(self, state: RunState) -> dict[str, Any]:
         """The means since the last reading; begins anew."""
         now = time.perf_counter()
+        # All ranks' tokens: each of them counts whole batches, not its shard.
         rate = (state.tokens - self._tokens) / (now - self._begin)
         values = {
+            # NaN where every step since the last line was skipped.
             "loss": sum(self._losses) / len(self._losses) if self._losses else math.nan,
             "epoch": state.tokens / self._epoch,
             "tokens_per_second": rate,
@@ -87,6 +89,7 @@ class Logger:
 
     def __init__(self, folder: Path | None, tensorboard: bool, quiet: bool = False) -> None:
         quiet = quiet or folder is None
+        # On stderr: what `scones train --json` prints on stdout is for programs.
         self._console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
         self._folder = folder
         self._file: TextIO | None = None

@@ -392,7 +392,7 @@ class _Run:
         last = self.folder / "last"
         if self.processes.broadcast(lambda: _steps_of(last)) == self.state.step:
             return  # written when all the rest was
-        if self.state.step % self.options.validate_every:
+        if self.state.step % self.options.validate_every:  # or the loop has just done it
             self._validate()
         self._checkpoint()
         if self.options.average_last > 1:
@@ -433,6 +433,7 @@ class _Run:
         ).write_into(folder)
 
     def _result(self, reason: str, interrupted: bool = False) -> TrainResult:
+        # From the folder, not from the state: an average is validated after the last checkpoint.
         best = self.processes.broadcast(lambda: _facts_of(self.folder))
         return TrainResult(
             reason,

@@ -45,6 +45,7 @@ class Lamb(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
+        # A tensor, never a bool: to read it, the host would have to wait for the GPU.
         made = None if self.found_inf is None else 1.0 - self.found_inf
         for group in self.param_groups:
             parameters = [p for p in group["params"] if p.grad is not None]
@@ -73,12 +74,16 @@ class Lamb(torch.optim.Optimizer):
         self, matrices: list[Tensor], group: dict[str, Any], made: Tensor | None
     ) -> None:
         """Take Adam's step from the origin to learn its direction; go there by the norm's rule."""
+        # Adam subtracts rate × direction from what it is given: from zeros, with a rate of 1, it
+        # leaves minus its direction. Decay is part of LAMB's direction, so it is added before the
+        # norms are taken.
         moves = [torch.empty_like(matrix) for matrix in matrices]
         torch._foreach_zero_(moves)
         self._adam(moves, matrices, group, 1.0)
         torch._foreach_add_(moves, matrices, alpha=-group["weight_decay"])
         norms = torch.stack(torch._foreach_norm(matrices))
         lengths = torch.stack(torch._foreach_norm(moves))
+        # Weights of zeros have no norm to go by, and zero gradients no direction: ratio 1.
         known = (norms > 0) & (lengths > 0)
         ratios = torch.where(known, norms / lengths, 1.0).clamp(max=group["largest_ratio"])
         # A step that is not made goes 0 times a finite way, which changes no number.
@@ -143,11 +148,12 @@ def finite_step(optimizer: Lamb | AdamW, rate: float, loss: Tensor, clip_norm: f
     norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
     # Fused optimisers of PyTorch are told in this way by its mixed-precision training.
     optimizer.found_inf = 1.0 - (loss.isfinite() & norm.isfinite()).float()
+    # They divide gradients by `grad_scale` on the way: clipping costs no pass of its own.
     optimizer.grad_scale = (norm / clip_norm).clamp(min=1.0).float() if clip_norm else None
     for group in optimizer.param_groups:
         group["lr"] = rate
     optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
+    optimizer.zero_grad(set_to_none=True)  # the next pass writes gradients, instead of adding to 0
     return norm
 
 
@@ -156,6 +162,7 @@ def learning_rate(options: TrainOptions, step: int, spent: float) -> float:
 
     `spent` is the share of the budget that is used up.
     """
+    # At step `warmup` both ways are at their end, 1: the rise meets the fall.
     warmup = max(1, options.warmup_steps)
     rate = options.learning_rate * min(step / warmup, math.sqrt(warmup / step))
     if options.cooldown and spent > 1 - options.cooldown:

@@ -137,6 +137,7 @@ def check_data(experiment: Experiment, store: TokenStore) -> None:
             f"{store.path} has no development set for patience to watch, so training would never "
             "end; give max_steps or max_minutes."
         )
+    # Validation makes batches of its own, so the dev set has to fit the model alone.
     limits = {"max_length": experiment.model.max_length}
     if store.dev_texts is not None:
         _check_lengths(store.split("dev"), limits, f"The development set of {store.path}")

@@ -67,6 +67,8 @@ def tune(
         raise SconesError(
             f"{store} has no development set to choose {tuning.symbol} on; prepare it with one."
         )
+    # A run that has ended ends at once when it is started again: a sweep that was stopped, or is
+    # given more values, trains only what is missing.
     for value in sorted(set(values)):
         changed = output_layer({**output.to_config(), name: value})
         run = folder / f"{name}-{value:g}"

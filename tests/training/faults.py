@@ -1,8 +1,7 @@
 """Runs that are broken off while they write; a program of its own, for it forks.
 
 Every case trains in a fork until the fault, goes on in another fork, and compares what that leaves
-with a run that nothing happened to. Prints a JSON object per case. Arguments: store, scratch
-folder, n to break every n-th write only.
+with a run that nothing happened to. Prints a JSON object a case. Arguments: store, scratch folder.
 """
 
 from __future__ import annotations
@@ -103,8 +102,8 @@ def same(left: Path, right: Path) -> bool:
     )
 
 
-def cases(store: Path, place: Path, every: int) -> Iterator[dict[str, Any]]:
-    """Break every n-th step of writing a checkpoint; then kill runs at random moments."""
+def cases(store: Path, place: Path) -> Iterator[dict[str, Any]]:
+    """Break every single step of writing a checkpoint; then kill ten runs at random moments."""
     straight, folder = place / "straight", place / "run"
     begin = time.monotonic()
     if end(start(partial(run, store, straight))):
@@ -118,13 +117,13 @@ def cases(store: Path, place: Path, every: int) -> Iterator[dict[str, Any]]:
         return {"case": case, "number": number, "code": code, "again": again, "same": equal}
 
     for kind in KINDS:
-        for number in range(1, 1000, every):
+        for number in range(1, 1000):
             code = end(start(partial(run, store, folder, partial(break_disk, kind, number))))
             if code == 0:  # nothing is left to break
                 shutil.rmtree(folder)
                 break
             yield outcome(kind, number, code)
-    for _ in range(0, 10, every):
+    for _ in range(10):
         child = start(partial(run, store, folder))
         moment = random.random() * seconds
         time.sleep(moment)
@@ -135,5 +134,5 @@ def cases(store: Path, place: Path, every: int) -> Iterator[dict[str, Any]]:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     os.fsync = lambda descriptor: None  # no power is cut here, and hundreds of them take minutes
-    for case in cases(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])):
+    for case in cases(Path(sys.argv[1]), Path(sys.argv[2])):
         print(json.dumps(case), flush=True)  # noqa: T201
