@@ -77,7 +77,7 @@ class Model:
         folder = ModelFolder.load(path, device)
         if not gpu_path(folder.model):  # whose kernels have a format of their own
             folder.model.to(PRECISIONS[precision])
-        output = output_layer(folder.output)
+        output = output_layer(folder.facts.output)
         self.searcher = searcher(folder.model, output, PRECISIONS[precision])
         self.peer = Generate(hugging_face_model(path, device, PRECISIONS[precision]).eval(), cache)
 

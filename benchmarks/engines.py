@@ -111,7 +111,7 @@ def measure(
     subwords = Subwords(folder.subwords)
     sources = subwords.encode(texts)
     engines = [
-        Engine(OURS, by(searcher(folder.model, output_layer(folder.output))), search),
+        Engine(OURS, by(searcher(folder.model, output_layer(folder.facts.output))), search),
         Engine(PEER, Generate(hugging_face_model(path, CPU).eval(), None), search),
         Engine(EXACT, by(ctranslate2(folder, "float32")), search),
         Engine("CTranslate2 int8", by(ctranslate2(folder, "int8")), search),

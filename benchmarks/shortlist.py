@@ -105,7 +105,7 @@ def main() -> None:
     making = time.perf_counter() - begin
     result = facts(device) | {"sentences": len(texts), "seconds_to_make_the_list": making}
     sources = store.subwords.encode(texts)
-    output = output_layer(folder.output)
+    output = output_layer(folder.facts.output)
     contenders = {
         WITHOUT: Contender(searcher(folder.model, output), sources),
         WITH: Contender(searcher(folder.model, output, shortlist=shortlist), sources),
