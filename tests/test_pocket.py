@@ -102,7 +102,7 @@ def test_the_command_line_makes_a_pocket_model_and_turns_it_back(
         (["--to", "pocket", "--quantization", "int8"], "go with CTranslate2, not with --to pocket"),
         (["--to", "pocket", "--check", "x"], "go with CTranslate2, not with --to pocket"),
         (["--card", "card.json"], "--card goes with --to pocket and huggingface"),
-        (["--to", "toast"], "--to toast is not known; use ctranslate2, pocket, huggingface"),
+        (["--to", "toast"], "--to must be one of ctranslate2, pocket, huggingface, not toast"),
     ):
         assert run(["export", str(tiny_model), "other", *wrong]) == 2
         assert sentence in capsys.readouterr().err

@@ -93,18 +93,18 @@ def export(
         raise SconesError(f"{target} is not an export, so it is not overwritten; choose another.")
     if config.facts.is_export:
         raise SconesError(f"{source} is an export itself; export the model folder it came from.")
-    with new_folder(target, overwrite=overwrite) as place:
+    with new_folder(target, overwrite=overwrite) as hidden:
         folder = ModelFolder.load(config)
-        convert(folder, place, quantization)
+        convert(folder, hidden, quantization)
         sources = _sources(folder, sentences)
-        result = check(folder, CTranslate2Searcher(place, folder), sources)
+        result = check(folder, CTranslate2Searcher(hidden, folder), sources)
         if quantization == "float32" and not result.passed:
             raise SconesError(
                 f"CTranslate2 does not give the output of {source}: "
                 f"{result.sentences - result.equal} of {result.sentences} sentences differ, by up "
                 f"to {result.largest_gap:.2g} in a logit; nothing was written, use PyTorch."
             )
-        write_file(place / SUBWORDS, folder.subwords)
+        write_file(hidden / SUBWORDS, folder.subwords)
         ours = folder.facts.to_json() | {
             "engine": ENGINE,
             "engine_version": library().__version__,
@@ -112,11 +112,11 @@ def export(
             "model": asdict(folder.model.config),
             "weights_digest": file_digest(config.weights),
             "check": {"text": "given" if sentences else "random pieces", **asdict(result)},
-            "digests": {name: file_digest(place / name) for name in _FILES},
+            "digests": {name: file_digest(hidden / name) for name in _FILES},
         }
-        write_json(place / "config.json", read_json(place / "config.json") | {"scones": ours})
-        write_file(place / "README.md", _card(ours, is_softmax=_output(folder).is_softmax))
-        size = sum(path.stat().st_size for path in place.iterdir())
+        write_json(hidden / "config.json", read_json(hidden / "config.json") | {"scones": ours})
+        write_file(hidden / "README.md", _card(ours, is_softmax=_output(folder).is_softmax))
+        size = sum(path.stat().st_size for path in hidden.iterdir())
     return Exported(target, quantization, size, result)
 
 
@@ -223,8 +223,8 @@ def _pieces(folder: ModelFolder) -> list[str]:
     return subwords.pieces(range(expected))
 
 
-def convert(folder: ModelFolder, place: Path, quantization: str = "float32") -> None:
-    """Write model.bin, shared_vocabulary.json and config.json into a place that exists."""
+def convert(folder: ModelFolder, target: Path, quantization: str = "float32") -> None:
+    """Write model.bin, shared_vocabulary.json and config.json into a folder that exists."""
     specs = library().specs
     pieces = _pieces(folder)
     model, config = folder.model, folder.model.config
@@ -236,9 +236,9 @@ def convert(folder: ModelFolder, place: Path, quantization: str = "float32") -> 
             _set_layer(their_layer, cast(EncoderLayer | DecoderLayer, layer))
     _set_norm(spec.encoder.layer_norm, model.encoder_norm)
     _set_norm(spec.decoder.layer_norm, model.decoder_norm)
-    target = model.embedding if config.tied_embeddings else model.target_embedding
+    target_embedding = model.embedding if config.tied_embeddings else model.target_embedding
     spec.encoder.embeddings[0].weight = _array(model.embedding.weight)
-    spec.decoder.embeddings.weight = _array(target.weight)
+    spec.decoder.embeddings.weight = _array(target_embedding.weight)
     spec.decoder.projection.weight = _array(model.output_weight)
     spec.decoder.projection.bias = _array(model.output_bias)
     spec.register_source_vocabulary(pieces)
@@ -249,7 +249,7 @@ def convert(folder: ModelFolder, place: Path, quantization: str = "float32") -> 
     spec.config.add_source_eos = True
     spec.validate()
     spec.optimize(quantization)
-    spec.save(str(place))
+    spec.save(str(target))
 
 
 def _set_layer(their: Any, layer: EncoderLayer | DecoderLayer) -> None:
@@ -296,7 +296,7 @@ class CTranslate2Searcher:
 
     tells_scores: ClassVar[bool] = False
 
-    def __init__(self, place: Path, folder: ModelFolder) -> None:
+    def __init__(self, path: Path, folder: ModelFolder) -> None:
         """Open a converted model; `folder` tells what it is, and may be without weights."""
         self._pieces = _pieces(folder)
         self._ids = {piece: number for number, piece in enumerate(self._pieces)}
@@ -305,22 +305,22 @@ class CTranslate2Searcher:
         self._threads = torch.get_num_threads()
         try:
             self._translator = library().Translator(
-                str(place),
+                str(path),
                 inter_threads=self._threads,  # a batch for each core beats all cores for one batch
                 intra_threads=1,
                 max_queued_batches=self._threads,  # Ctrl-C has to wait for them
             )
         except (RuntimeError, ValueError) as problem:
-            raise SconesError(f"CTranslate2 cannot open {place}: {problem}.") from None
+            raise SconesError(f"CTranslate2 cannot open {path}: {problem}.") from None
         torch.set_num_threads(self._threads)  # opening a model there leaves PyTorch one thread
 
     @classmethod
     def of(cls, folder: ModelFolder) -> CTranslate2Searcher:
         """Convert a model; what lies on the disk for that moment is gone afterwards."""
         library()
-        with tempfile.TemporaryDirectory(prefix="scones-") as place:
-            convert(folder, Path(place))
-            return cls(Path(place), folder)
+        with tempfile.TemporaryDirectory(prefix="scones-") as path:
+            convert(folder, Path(path))
+            return cls(Path(path), folder)
 
     def search(
         self, sources: Sequence[Sequence[int]], options: SearchOptions
@@ -484,12 +484,9 @@ def random_sources(config: ModelConfig) -> list[list[int]]:
 @torch.inference_mode()
 def gap(model: Transformer, source: Sequence[int], ours: list[int], theirs: list[int]) -> float:
     """Our logit's lead over theirs where two translations of a sentence part."""
-    position = next(
-        index for index, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]
-    )
-    prefix_BT = torch.tensor([[PAD, *ours[:position]]], device=model.device)
-    hidden_BTD = model(padded([source], model.device), prefix_BT)
-    logits_V = model.logits(hidden_BTD[0, -1])
+    pairs = enumerate(zip(ours, theirs, strict=False))
+    position = next(index for index, (mine, other) in pairs if mine != other)
+    logits_V = _logits(model, source, ours[:position])[-1]
     return float(logits_V[ours[position]] - logits_V[theirs[position]])
 
 
@@ -499,9 +496,14 @@ def logit_difference(
 ) -> float:
     """The largest difference of any logit along CTranslate2's translation of a sentence."""
     tokens, theirs_TV = searcher.logits(source)
-    inputs_BT = torch.tensor([[PAD, *tokens[:-1]]], device=model.device)
-    ours_TV = model.logits(model(padded([source], model.device), inputs_BT)[0])
+    ours_TV = _logits(model, source, tokens[:-1])
     return float((ours_TV.cpu() - torch.from_numpy(theirs_TV)).abs().max())
+
+
+def _logits(model: Transformer, source: Sequence[int], prefix: list[int]) -> Tensor:
+    """Our logits (T, V) of every token of a prefix, and of the one behind it."""
+    inputs_BT = torch.tensor([[PAD, *prefix]], device=model.device)
+    return model.logits(model(padded([source], model.device), inputs_BT)[0])
 
 
 def _ids(found: Hypothesis) -> list[int]:

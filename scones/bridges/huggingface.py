@@ -11,11 +11,10 @@ huggingface.load_converted(folder)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 from safetensors import SafetensorError
@@ -45,7 +44,7 @@ __all__ = [
 FINAL_LOGITS_BIAS = "final_logits_bias"
 LM_HEAD_BIAS = "lm_head.bias"
 
-BIAS_PLACES = {
+_BIAS_NAMES = {
     "MarianMTModel": FINAL_LOGITS_BIAS,
     "BartForConditionalGeneration": FINAL_LOGITS_BIAS,
     "MBartForConditionalGeneration": FINAL_LOGITS_BIAS,
@@ -58,22 +57,22 @@ BIAS_PLACES = {
 bias. transformers knows the first name itself; the second is ours, in classes that have none."""
 
 
-def bias_place(class_name: str) -> str:
-    """Say under which name a class keeps its output bias; other classes are refused."""
-    if class_name not in BIAS_PLACES:
-        known = ", ".join(BIAS_PLACES)
+def _bias_name(class_name: str) -> str:
+    """The name under which a class keeps its output bias; other classes are refused."""
+    if class_name not in _BIAS_NAMES:
+        known = ", ".join(_BIAS_NAMES)
         raise SconesError(f"Models of the class {class_name} cannot be converted; {known} can.")
-    return BIAS_PLACES[class_name]
+    return _BIAS_NAMES[class_name]
 
 
 def trainable_bias(model: PreTrainedModel) -> nn.Parameter:
-    """Give the output bias as a parameter, making it one where it is not: then Trainer trains it.
+    """The output bias as a parameter, made one where it is not: then Trainer trains it.
 
     The bias of Marian, BART, mBART and Pegasus is a buffer in transformers, which no optimiser
     sees; it keeps its name, so that a saved model opens anywhere. T5 and M2M100 have no bias and
     get one of zeros. The logits stay as they are.
     """
-    if bias_place(type(model).__name__) == FINAL_LOGITS_BIAS:
+    if _bias_name(type(model).__name__) == FINAL_LOGITS_BIAS:
         bias = model.final_logits_bias
         if not isinstance(bias, nn.Parameter):
             del model.final_logits_bias
@@ -109,16 +108,7 @@ IGNORED = -100
 """The label that Hugging Face gives to positions that do not count."""
 
 
-class TrainerLoss(Protocol):
-    """What `Trainer` calls after each forward pass."""
-
-    def __call__(
-        self, outputs: Any, labels: Tensor, num_items_in_batch: Tensor | int | None = None
-    ) -> Tensor:
-        """Give the loss of a batch."""
-
-
-def trainer_loss(alpha: float = 0.5, label_smoothing: float = 0.0) -> TrainerLoss:
+def trainer_loss(alpha: float = 0.5, label_smoothing: float = 0.0) -> Callable[..., Tensor]:
     """Make the SCONES loss that `Trainer(compute_loss_func=…)` wants.
 
     Labels of -100 do not count. Trainer says how many labels all the batches of a step have, so
@@ -187,7 +177,7 @@ class Conversion:
     softmax_gold: float
     """The mean probability of the gold token before, under softmax."""
     scones_gold: float
-    """The mean probability of the gold token now, one sigmoid a token."""
+    """The mean probability of the gold token now, one sigmoid per token."""
     difference: float
     """The mean distance of the two."""
 
@@ -207,14 +197,17 @@ def convert(
     output layer, into the model's config.json under "scones".
     """
     output = Scones(alpha, label_smoothing)
-    place = bias_place(type(model).__name__)
+    bias_name = _bias_name(type(model).__name__)
     section = getattr(model.config, "scones", None) or {}
     if section.get("output", {}).get("layer", "softmax") != "softmax":
         raise SconesError("The model has a SCONES output layer already; it cannot be converted.")
-    if shift not in ("least_loss", "normaliser"):
+    if shift not in get_args(Shift):
         raise SconesError(f"shift={shift!r} is not known; use 'least_loss' or 'normaliser'.")
-    with _without_dropout(model):
-        logits = _measure(model, batches)
+    training = model.training
+    try:
+        logits = _measure(model.eval(), batches)
+    finally:
+        model.train(training)
     normalisers_N, gold_N = torch.cat(logits.normalisers), torch.cat(logits.gold)
     constant = -float(normalisers_N.mean())
     if shift == "least_loss":
@@ -235,7 +228,7 @@ def convert(
     model.config.scones = {
         **section,
         "output": output.to_config(),
-        "bias": place,
+        "bias": bias_name,
         "conversion": asdict(done),
     }
     return done
@@ -262,7 +255,7 @@ class _Logits:
         self.others += logits_NV.histc(_BINS, -_WIDEST, _WIDEST).double().cpu()
 
     def least_loss_shift(self, output: Scones) -> float:
-        """Find the constant at which the SCONES loss is least, where its slope is 0."""
+        """Find the constant at which the SCONES loss is least: where its derivative is 0."""
         gold_N = torch.cat(self.gold)
         filled = self.others.nonzero().squeeze(1)
         width = 2 * _WIDEST / _BINS
@@ -298,18 +291,8 @@ def _measure(model: PreTrainedModel, batches: Iterable[Mapping[str, Tensor]]) ->
     return found
 
 
-@contextmanager
-def _without_dropout(model: PreTrainedModel) -> Iterator[None]:
-    training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(training)
-
-
 def _banned_tokens(model: PreTrainedModel) -> list[int]:
-    """Give the tokens that search never takes: Marian's padding has a logit, but no meaning."""
+    """The tokens that search never takes: Marian's padding has a logit, but no meaning."""
     words = model.generation_config.bad_words_ids or []
     return [word[0] for word in words if len(word) == 1]
 
@@ -327,7 +310,13 @@ def load_converted(folder: Path | str) -> PreTrainedModel:
     safetensors only: other files could run code.
     """
     folder = Path(folder)
-    class_name = _class_name(folder)
+    config = read_json(folder / "config.json")
+    if not isinstance(config, dict) or not isinstance(config.get("scones"), dict):
+        raise SconesError(
+            f"{folder} is not a converted model: its config.json has no 'scones' section."
+        )
+    class_name = "".join(map(str, config.get("architectures") or ["?"]))
+    _bias_name(class_name)  # refuses what is not known, before anything is imported by its name
     if not any((folder / name).is_file() for name in _WEIGHTS):
         raise SconesError(
             f"{folder} has no {_WEIGHTS[0]}; other weight files could run code and are not read."
@@ -349,17 +338,6 @@ def load_converted(folder: Path | str) -> PreTrainedModel:
         raise SconesError(f"The weights in {folder} are incomplete: {missing[0]} is missing.")
     model.__class__ = plain_class  # nothing differs any more but the constructor
     return model
-
-
-def _class_name(folder: Path) -> str:
-    config = read_json(folder / "config.json")
-    if not isinstance(config, dict) or not isinstance(config.get("scones"), dict):
-        raise SconesError(
-            f"{folder} is not a converted model: its config.json has no 'scones' section."
-        )
-    class_name = "".join(map(str, config.get("architectures") or ["?"]))
-    bias_place(class_name)  # refuses what is not known, before anything is imported by its name
-    return class_name
 
 
 def _with_bias(plain_class: type[PreTrainedModel]) -> type[PreTrainedModel]:

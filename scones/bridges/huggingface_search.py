@@ -68,7 +68,7 @@ class HuggingFaceState:
 
 @dataclass
 class HuggingFaceStepper:
-    """A model with the sentences that it is to translate, already encoded, one row a beam."""
+    """A model with the sentences that it is to translate, already encoded, one row per beam."""
 
     model: PreTrainedModel
     prompt_NP: Tensor
@@ -88,7 +88,7 @@ class HuggingFaceStepper:
         return HuggingFaceState(beams, self.prompt_NP, self.memory_NSD, self.mask_NS, cache)
 
     def step(self, state: HuggingFaceState, tokens_N: Tensor) -> Tensor:
-        """Feed one token a row (at first the prompt instead) and give the logits of the next."""
+        """Feed one token per row (at first the prompt instead); the logits of the next."""
         from transformers.modeling_outputs import BaseModelOutput
 
         fed_NT = state.prefix_NT
@@ -130,7 +130,7 @@ def scones_search(
     """
     _check(generation_config, logits_processor, stopping_criteria)
     beams, wanted = generation_config.num_beams, generation_config.num_return_sequences
-    end = only_id(generation_config.eos_token_id, "eos_token_id")
+    end = _only_id(generation_config.eos_token_id, "eos_token_id")
     stepper = HuggingFaceStepper(
         model,
         input_ids,
@@ -142,7 +142,7 @@ def scones_search(
     prompt_BP = input_ids[::beams]
     limits_B = torch.full_like(prompt_BP[:, 0], generation_config.max_length - prompt_BP.size(1))
     with_scores = bool(generation_config.return_dict_in_generate)
-    output = output_of(model)
+    output = _output_of(model)
     if beams == 1:
         single = greedy_search(stepper, output, prompt_BP, limits_B, with_scores, end)
         found = [[hypothesis] for hypothesis in single]
@@ -160,13 +160,13 @@ def scones_search(
     return GenerateBeamEncoderDecoderOutput(sequences=sequences, sequences_scores=scores)
 
 
-def output_of(model: PreTrainedModel) -> OutputLayer:
-    """Give the output layer that the model's configuration names; softmax where it names none."""
+def _output_of(model: PreTrainedModel) -> OutputLayer:
+    """The output layer that the model's configuration names; softmax where it names none."""
     section = getattr(model.config, "scones", None)
     return output_layer(section["output"]) if section else Softmax()
 
 
-def only_id(ids: int | Sequence[int] | None, name: str) -> int:
+def _only_id(ids: int | Sequence[int] | None, name: str) -> int:
     """Take the one id out of what transformers allows to be an id, a list or nothing."""
     if isinstance(ids, int):
         return ids
@@ -176,12 +176,12 @@ def only_id(ids: int | Sequence[int] | None, name: str) -> int:
 
 
 def _forced_tokens(config: GenerationConfig) -> dict[int, int]:
-    """Give the tokens that have to follow prefixes of certain lengths."""
+    """The tokens that have to follow prefixes of certain lengths."""
     forced = {}
     if config.forced_bos_token_id is not None:
         forced[1] = config.forced_bos_token_id
     if config.forced_eos_token_id is not None:
-        forced[config.max_length - 1] = only_id(config.forced_eos_token_id, "forced_eos_token_id")
+        forced[config.max_length - 1] = _only_id(config.forced_eos_token_id, "forced_eos_token_id")
     return forced
 
 
@@ -233,7 +233,7 @@ def _sequences(
 
 
 def _ranks(found: Sequence[Sequence[Hypothesis]], wanted: int, penalty: float) -> Tensor:
-    """Give what the translations were ranked by; -inf for one that was not found."""
+    """What the translations were ranked by; -inf for one that was not found."""
     ranks = []
     for hypotheses in found:
         for hypothesis in hypotheses:

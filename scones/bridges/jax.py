@@ -6,9 +6,10 @@ negative logit of the gold one. The gradient of that is σ(u) - λ, exact howeve
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from scones.errors import SconesError
+from scones.outputs import Reduction, reduced
 from scones.text import PAD
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def scones_loss(
     alpha: float = 0.5,
     label_smoothing: float = 0.0,
     ignore_index: int = PAD,
-    reduction: Literal["mean", "sentence_mean", "sum", "none"] = "mean",
+    reduction: Reduction = "mean",
 ) -> Array:
     """Compute the SCONES loss of `logits` (…, V) against token ids `targets` (…).
 
@@ -31,7 +32,7 @@ def scones_loss(
     are. A target outside the vocabulary, which compiled code cannot refuse, makes the loss NaN.
 
     `reduction`: "mean" over all tokens; "sentence_mean": over the tokens of each sentence (the
-    last dimension of `targets`), then over sentences; "sum"; "none", one loss a position.
+    last dimension of `targets`), then over sentences; "sum"; "none", one loss per position.
 
     A training step with Optax:
 
@@ -62,32 +63,17 @@ def scones_loss(
     smoothing = jnp.where(label_smoothing == 0, 0, label_smoothing * signed)
     losses = (jnp.where(gold, 1, alpha) * (softplus(signed) - smoothing)).sum(axis=-1)
     losses = jnp.where((targets >= 0) & (targets < vocabulary), losses, jnp.nan)
-    return _reduce(jnp.where(keep, losses, 0), keep, reduction)
+    return reduced(jnp.where(keep, losses, 0), keep, reduction)
 
 
 def initial_bias(vocabulary: int, alpha: float = 0.5, label_smoothing: float = 0.0) -> float:
-    """Give the output bias to start from: the constant logit at which the loss is least.
+    """The output bias to start from: the constant logit at which the loss is least.
 
     Starting at 0 instead, the loss would begin near α·V·ln 2: thousands.
     """
     from scones.outputs.scones import Scones
 
     return Scones(alpha, label_smoothing).initial_bias(vocabulary)
-
-
-def _reduce(losses: Array, keep: Array, reduction: str) -> Array:
-    if reduction == "none":
-        return losses
-    if reduction == "sum":
-        return losses.sum()
-    if reduction == "mean":
-        return losses.sum() / keep.sum().clip(1)
-    if reduction == "sentence_mean":
-        tokens = keep.sum(axis=-1)
-        return (losses.sum(axis=-1) / tokens.clip(1)).sum() / (tokens > 0).sum().clip(1)
-    raise SconesError(
-        f"reduction={reduction!r} is not known; use 'mean', 'sentence_mean', 'sum' or 'none'."
-    )
 
 
 def _jax() -> Any:

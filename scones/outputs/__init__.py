@@ -22,7 +22,7 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from scones.errors import SconesError
 from scones.options import from_section
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Layer = TypeVar("Layer", bound="type[OutputLayer]")
+Reduction = Literal["mean", "sentence_mean", "sum", "none"]
 
 DEFAULT = "scones"
 
@@ -175,6 +176,22 @@ def check_smoothing(label_smoothing: float) -> None:
     """Refuse a label smoothing outside [0, 1)."""
     if not 0 <= label_smoothing < 1:
         raise SconesError(f"label_smoothing must be in [0, 1), not {label_smoothing}.")
+
+
+def reduced(losses: Any, keep: Any, reduction: Reduction) -> Any:
+    """Average or sum the losses of positions, in ways that PyTorch and JAX arrays both know."""
+    if reduction == "none":
+        return losses
+    if reduction == "sum":
+        return losses.sum()
+    if reduction == "mean":
+        return losses.sum() / keep.sum().clip(1)
+    if reduction == "sentence_mean":
+        tokens = keep.sum(-1)
+        return (losses.sum(-1) / tokens.clip(1)).sum() / (tokens > 0).sum().clip(1)
+    raise SconesError(
+        f"reduction={reduction!r} is not known; use 'mean', 'sentence_mean', 'sum' or 'none'."
+    )
 
 
 def without_padding(logits_NV: Tensor, targets_N: Tensor, ignore_index: int) -> tuple[Tensor, ...]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from torch import Tensor
 from torch.nn import functional
@@ -21,8 +21,10 @@ from scones.errors import SconesError
 from scones.options import option
 from scones.outputs import (
     OutputLayer,
+    Reduction,
     best_logits,
     check_smoothing,
+    reduced,
     register,
     without_padding,
 )
@@ -36,7 +38,7 @@ def scones_loss(
     alpha: float = 0.5,
     label_smoothing: float = 0.0,
     ignore_index: int = PAD,
-    reduction: Literal["mean", "sentence_mean", "sum", "none"] = "mean",
+    reduction: Reduction = "mean",
 ) -> Tensor:
     """Compute the SCONES loss of `logits` (…, V) against token ids `targets` (…).
 
@@ -58,18 +60,7 @@ def scones_loss(
     # The gold token is left out of the sum, not subtracted from it: the difference would cancel.
     negative = negatives.scatter(-1, gold_index, 0.0).sum(dim=-1)
     losses = (positive + alpha * negative).masked_fill(~keep, 0.0)
-    if reduction == "none":
-        return losses
-    if reduction == "sum":
-        return losses.sum()
-    if reduction == "mean":
-        return losses.sum() / keep.sum().clamp(min=1)
-    if reduction == "sentence_mean":
-        tokens = keep.sum(dim=-1)
-        return (losses.sum(dim=-1) / tokens.clamp(min=1)).sum() / (tokens > 0).sum().clamp(min=1)
-    raise SconesError(
-        f"reduction={reduction!r} is not known; use 'mean', 'sentence_mean', 'sum' or 'none'."
-    )
+    return reduced(losses, keep, reduction)
 
 
 @register

@@ -10,13 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from scones.options import option
-from scones.outputs import (
-    OutputLayer,
-    best_logits,
-    check_smoothing,
-    register,
-    without_padding,
-)
+from scones.outputs import OutputLayer, best_logits, check_smoothing, register, without_padding
 from scones.outputs.fused import SoftmaxRule, loss_sum
 from scones.text import PAD
 
