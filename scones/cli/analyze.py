@@ -1,78 +1,183 @@
-"""`scones analyze`: beams of many sizes against exact search."""
+"""`scones compare` and `scones analyze`: what models make of a test set, and what search misses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import math
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from scones.cli.compare import named_models
-from scones.cli.flags import publish
-from scones.cli.paper_flags import (
-    DeviceFlag,
-    DosFlag,
-    JsonFlag,
-    ModelsArgument,
-    PrecisionFlag,
-    ReferencesFlag,
-    SourceFlag,
+from scones.cli.flags import (
+    Precision,
+    TooLong,
     bytes_of,
-    choice,
+    device_option,
+    dos_option,
+    json_option,
+    max_memory_option,
+    max_states_option,
+    models_argument,
+    named_paths,
+    precision_option,
+    print_json,
+    print_tables,
+    progress,
+    publish,
+    references_option,
+    source_option,
+    table,
 )
 from scones.errors import SconesError
+from scones.options import REQUIRED, option
 
-_BEAM_SIZES = [1, 2, 4, 8, 16, 32, 64]
-_LINES = 10
-"""Lines that tell of a search where there is no terminal to draw a bar on."""
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from scones.analysis.compare import Comparison, Judged
 
 
-def analyze(
-    models: ModelsArgument,
-    source: SourceFlag,
-    reference: ReferencesFlag,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where all results go.")
-    ],
-    beam_size: Annotated[
-        list[int],
-        typer.Option(
-            help="May be repeated; the work grows with it, so that beams of 1,000 are for a GPU or "
-            "a few sentences."
-        ),
-    ] = _BEAM_SIZES,
-    no_exact: Annotated[
-        bool, typer.Option("--no-exact", help="Beams alone, no exact search.")
-    ] = False,
-    max_states: Annotated[
-        int, typer.Option(help="Prefixes that exact search may look at, a sentence.")
-    ] = 1_000_000,
-    max_seconds: Annotated[
-        float | None, typer.Option(help="Time of exact search, for all sentences of a model.")
-    ] = None,
-    sentence_seconds: Annotated[
-        float | None, typer.Option(help="Time of exact search, a sentence.")
-    ] = None,
-    max_memory: Annotated[
-        float | None, typer.Option(help="Gigabytes that exact search may take beside the model.")
-    ] = None,
-    sentences: Annotated[
-        int | None, typer.Option(help="Take only so many sentences, the first of the text.")
-    ] = None,
-    too_long: Annotated[
-        str,
-        choice(
-            values=("error", "cut", "skip"),
-            help="What to do with a sentence beyond a model's limit.",
-        ),
-    ] = "error",
-    device: DeviceFlag = "auto",
-    precision: PrecisionFlag = "float32",
-    dos: DosFlag = False,
-    as_json: JsonFlag = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Compare:
+    """What `scones compare` takes."""
+
+    models: list[str] = models_argument()
+    source: Path = source_option()
+    reference: list[Path] = references_option()
+    judged: Path | None = option(None, "JSON with all valid translations (test.json of creamtea).")
+    judged_dev: Path | None = option(
+        None, "The same for the development set, to choose thresholds."
+    )
+    dos: bool = dos_option()
+    show: int = option(5, "Translations to show.")
+    device: str = device_option()
+    output: Path | None = option(None, "Write all figures to this JSON file.")
+    as_json: bool = json_option()
+
+
+def compare(options: Compare) -> None:
+    """Compare models as the paper does: BLEU, significance, speed.
+
+    In: models, the first of them the baseline, and a test set, which each translates greedily and
+    with a beam of 4. Out: tables and some translations. Where all valid translations are known,
+    also: how many of the outputs are valid, and which valid and invalid translations a model
+    accepts.
+
+        scones compare base=runs/softmax runs/scones --source test.de -r test.en
+        scones compare softmax=runs/compare/softmax SCONES=runs/compare/scones \\
+            --source tea/test.de -r tea/test.en \\
+            --judged tea/test.json --judged-dev tea/dev.json --json
+    """
+    from scones.analysis.compare import compare as compare_models
+    from scones.analysis.compare import read_judged
+    from scones.files import write_json
+    from scones.text.reading import read_aligned
+
+    output = options.output
+    if output and not output.parent.is_dir():
+        raise SconesError(f"{output.parent} is not a folder, so {output.name} cannot go there.")
+    if options.judged_dev and not options.judged:
+        raise SconesError("--judged-dev chooses thresholds for --judged; give both.")
+    sources, *references = read_aligned([options.source, *options.reference], dos=options.dos)
+    judged = read_judged(options.judged) if options.judged else []
+    result = compare_models(
+        named_paths(options.models, "models", "FOLDER"),
+        sources,
+        references,
+        judged,
+        read_judged(options.judged_dev) if options.judged_dev else [],
+        options.device,
+        say=lambda text: typer.echo(text, err=True),
+    )
+    if output:
+        write_json(output, result.to_json())
+    if options.as_json:
+        print_json(result.to_json())
+        return
+    print_tables(*_tables(result))
+    typer.echo("† p < .05, ‡ p < .01 against the first system (paired bootstrap)")
+    typer.echo(next(iter(result.bleu.values()))[0].signature)
+    for index in range(min(options.show, len(sources))):
+        _show(result, index, sources[index], judged)
+
+
+def _tables(result: Comparison) -> list[Table]:
+    columns = ["system"]
+    for search in result.bleu:
+        columns += [f"BLEU, {search}", "gain", "sentences/s"]
+    rows = []
+    for index, (name, report) in enumerate(result.systems.items()):
+        cells = [name]
+        for search, scores in result.bleu.items():
+            gain = 100 * (scores[index].score / max(scores[0].score, 1e-9) - 1)
+            shown = "" if index == 0 else f"{gain:+.1f} %{scores[index].mark}"
+            speed = report.sentences_per_second[search]
+            cells += [f"{scores[index].score:.2f}", shown, f"{speed:,.0f}"]
+        rows.append(cells)
+    tables = [table(columns, rows, title="BLEU and speed")]
+    if any(report.valid for report in result.systems.values()):
+        tables.append(_validity(result))
+    return tables
+
+
+def _validity(result: Comparison) -> Table:
+    columns = ["system", *(f"valid outputs, {search}" for search in result.bleu)]
+    columns += ["valid ones found", "invalid ones believed", "threshold P", "ROC area"]
+    rows = []
+    for name, report in result.systems.items():
+        cells = [name, *(f"{report.valid[search]:.1%}" for search in result.bleu)]
+        if (accepted := report.acceptance) is not None:
+            cells += [f"{accepted.found:.1%}", f"{accepted.believed:.1%}"]
+            cells += [f"{math.exp(accepted.threshold):.2g}", f"{accepted.area:.4f}"]
+        rows.append(cells)
+    return table(columns, rows, title="All valid translations are known")
+
+
+def _show(result: Comparison, index: int, source: str, judged: list[Judged]) -> None:
+    typer.echo(f"\n{source}")
+    for name, report in result.systems.items():
+        text = report.hypotheses["greedy"][index]
+        verdict = ""
+        if index < len(judged):
+            count = len(judged[index].references)
+            right = text in judged[index].references
+            which = "the only valid one" if count == 1 else f"one of {count} valid ones"
+            verdict = f"   ({which})" if right else "   (not valid)"
+        typer.echo(f"  {name:10} {text}{verdict}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Analyze:
+    """What `scones analyze` takes."""
+
+    models: list[str] = models_argument()
+    source: Path = source_option()
+    reference: list[Path] = references_option()
+    output: Path = option(
+        REQUIRED, "Where all results go.", flags=("--output", "-o"), metavar="FOLDER"
+    )
+    beam_size: list[int] = option(
+        [1, 2, 4, 8, 16, 32, 64],
+        "May be repeated; the work grows with it, so that beams of 1,000 are for a GPU or a few "
+        "sentences.",
+    )
+    no_exact: bool = option(False, "Beams alone, no exact search.", flags=("--no-exact",))
+    max_states: int = max_states_option()
+    max_seconds: float | None = option(None, "Time of exact search, for all sentences of a model.")
+    sentence_seconds: float | None = option(None, "Time of exact search, a sentence.")
+    max_memory: float | None = max_memory_option()
+    sentences: int | None = option(
+        None, "Take only so many sentences, the first of the text.", least=1
+    )
+    too_long: TooLong = option("error", "What to do with a sentence beyond a model's limit.")
+    device: str = device_option()
+    precision: Precision = precision_option()
+    dos: bool = dos_option()
+    as_json: bool = json_option()
+
+
+def analyze(options: Analyze) -> None:
     """Analyze search: beams of many sizes against exact search.
 
     In: models and a test set. Out: BLEU, length ratio, search errors, empty outputs,
@@ -91,53 +196,30 @@ def analyze(
     from scones.search.frontier import ExactOptions
     from scones.text.reading import read_aligned
 
-    if sentences is not None and sentences < 1:
-        raise SconesError(f"--sentences must be at least 1, not {sentences}.")
     limits = ExactOptions(
-        max_states=max_states,
-        max_seconds=max_seconds,
-        sentence_seconds=sentence_seconds,
-        max_memory=bytes_of(max_memory),
+        max_states=options.max_states,
+        max_seconds=options.max_seconds,
+        sentence_seconds=options.sentence_seconds,
+        max_memory=bytes_of(options.max_memory),
     )
-    sources, *references = read_aligned([source, *reference], dos=dos)
-    with _progress() as progress:
+    sources, *references = read_aligned([options.source, *options.reference], dos=options.dos)
+    with progress("sentences") as show:
         result = Analyzer(
-            named_models(models),
-            sources[:sentences],
-            [texts[:sentences] for texts in references],
-            output,
-            beam_size,
-            None if no_exact else limits,
-            device,
-            precision,  # type: ignore[arg-type]
-            too_long,  # type: ignore[arg-type]
-            progress,
+            models=named_paths(options.models, "models", "FOLDER"),
+            sources=sources[: options.sentences],
+            references=[texts[: options.sentences] for texts in references],
+            folder=options.output,
+            beam_sizes=options.beam_size,
+            limits=None if options.no_exact else limits,
+            device=options.device,
+            precision=options.precision,
+            too_long=options.too_long,
+            progress=show,
         ).run()
-    publish(output / "analysis", result, markdown(result), lambda: draw(result, output), as_json)
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str, int, int], None]]:
-    """Show how far searches are: bars on a terminal, a few lines elsewhere."""
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.progress import Progress, TaskID, TimeElapsedColumn
-
-    console = Console(stderr=True, highlight=False, markup=False)
-    if not console.is_terminal:
-        yield _say_tenths
-        return
-    tasks: dict[str, TaskID] = {}
-    with Progress(*Progress.get_default_columns(), TimeElapsedColumn(), console=console) as bars:
-
-        def show(task: str, done: int, total: int) -> None:
-            if task not in tasks:
-                tasks[task] = bars.add_task(escape(task), total=total)
-            bars.update(tasks[task], completed=done)
-
-        yield show
-
-
-def _say_tenths(task: str, done: int, total: int) -> None:
-    if done * _LINES // total != (done - 1) * _LINES // total:
-        typer.echo(f"{task}: {done:,} of {total:,} sentences", err=True)
+    publish(
+        options.output / "analysis",
+        result,
+        markdown(result),
+        lambda: draw(result, options.output),
+        options.as_json,
+    )

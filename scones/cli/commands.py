@@ -19,8 +19,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from scones.cli.analyze import analyze
-from scones.cli.compare import compare
+from scones.cli.analyze import analyze, compare
 from scones.cli.evaluate import evaluate
 from scones.cli.export import export, shortlist
 from scones.cli.flags import filled, flags_in

@@ -299,7 +299,7 @@ def test_compare_shows_tables_and_writes_all_figures(
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["{models}/scones"], "Two models are called 'scones'; name them with NAME=FOLDER"),
+        (["{models}/scones"], "Two models are called 'scones'; tell them apart with NAME=FOLDER"),
         (["--judged-dev", "{tea}/dev.json"], "--judged-dev chooses thresholds for --judged"),
         (["--judged", "{tea}/dev.json"], "The judged set is not the test set"),
         (["--judged", "{tea}/test.de"], "test.de is damaged: it is not valid JSON"),
