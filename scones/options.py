@@ -62,7 +62,7 @@ def option(
     takes nothing else has a `Literal` type.
     """
     bounds = {"least": least, "most": most, "above": above, "below": below}
-    metadata = {"help": help, "group": group, "bounds": bounds}
+    metadata: dict[str, Any] = {"help": help, "group": group, "bounds": bounds}
     metadata |= {"flags": flags, "metavar": metavar, "values": values}
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)

@@ -175,7 +175,7 @@ def _add(
     group: typer.Typer, name: str, command: Callable[..., None], heading: str | None = None
 ) -> None:
     """Add a command: its flags are the fields of the dataclass that it takes as `options`."""
-    cls = typing.get_type_hints(command).get("options")
+    cls: Any = typing.get_type_hints(command).get("options")
     if not dataclasses.is_dataclass(cls):  # its flags are its parameters, which Typer reads
         group.command(name, cls=Command, rich_help_panel=heading)(command)
         return

@@ -67,9 +67,9 @@ class Flag:
             info = typer.Option(
                 default,
                 *self.names,
-                metavar=about["metavar"] or "|".join(choices) or None,
+                metavar=about["metavar"] or "|".join(choices) or self._metavar(),
                 help=about["help"] + self._shown_default(),
-                autocompletion=_completion(choices) if choices else None,
+                autocompletion=completion(choices) if choices else None,
                 rich_help_panel=self.heading,
                 show_default=False,
             )
@@ -95,6 +95,12 @@ class Flag:
         if wrong:
             return [f"{name} must be one of {', '.join(choices)}, not {wrong[0]}"]
         return bounds_broken(self.field, value, name)
+
+    def _metavar(self) -> str | None:
+        """What stands for each value of a list, as Typer would write it of one alone."""
+        if typing.get_origin(self.annotation) is not list:
+            return None
+        return f"<{typing.get_args(self.annotation)[0].__name__.lower()}>"
 
     def _shown_default(self) -> str:
         default = self.field.default
@@ -156,7 +162,7 @@ def _choices(annotation: Any) -> tuple[str, ...]:
     return typing.get_args(annotation) if typing.get_origin(annotation) is Literal else ()
 
 
-def _completion(values: tuple[str, ...]) -> Callable[[str], list[str]]:
+def completion(values: tuple[str, ...]) -> Callable[[str], list[str]]:
     def complete(incomplete: str) -> list[str]:
         return [value for value in values if value.startswith(incomplete)]
 

@@ -188,8 +188,7 @@ def _show(
             (word, "  ".join(f"{text} {prob:.3f}" for text, prob in translations))
             for word, translations in words
         ]
-        tables.append(table(None, ("source word", "most probable translations"), shown))
-        tables[-1].columns[1].justify = "left"
+        tables.append(table(("source word", "most probable translations"), shown, text=(0, 1)))
     print_tables(*tables)
 
 
@@ -200,13 +199,13 @@ def _report_tables(report: FitReport) -> Iterator[Table]:
     ]
     total = sum(stage.seconds for stage in report.stages)
     heads = "stage", "seconds", "log-probability a word, after each iteration"
-    yield table(None, heads, [*stages, ("total", f"{total:,.1f}", "")])
+    yield table(heads, [*stages, ("total", f"{total:,.1f}", "")], total=True)
     left_out = {f"left out, {reason}": count for reason, count in report.left_out.items()}
     numbers = {"pairs": report.pairs, **left_out, **report.sizes}
     facts = [(name, f"{number:,}") for name, number in numbers.items()]
     facts += [(f"pruned of {name}", f"{share:.3%}") for name, share in report.lost.items()]
     facts.append(("peak memory", f"{report.peak_memory / 1e6:,.0f} MB"))
-    yield table(None, ("of the fit", ""), facts)
+    yield table(("of the fit", ""), facts)
 
 
 @dataclass(frozen=True, kw_only=True)

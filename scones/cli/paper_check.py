@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from scones.cli.paper_flags import JsonFlag, print_json
+from scones.cli.flags import print_json
+from scones.cli.paper_flags import JsonFlag
 from scones.cli.paper_report import DataFlag, ResultsArgument
 from scones.errors import SconesError
 

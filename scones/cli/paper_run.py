@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scones.cli.paper_flags import DeviceFlag, JsonFlag, choice, print_json
+from scones.cli.flags import print_json
+from scones.cli.paper_flags import DeviceFlag, JsonFlag, choice
 from scones.errors import SconesError
 
 if TYPE_CHECKING:

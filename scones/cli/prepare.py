@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,10 +38,11 @@ def creamtea(options: CreamTea) -> None:
     """
     from scones.text.creamtea import write_corpus
 
-    sizes = {"train": options.train, "dev": options.dev, "test": options.test}
-    write_corpus(options.folder, *sizes.values(), options.seed)
+    write_corpus(options.folder, options.train, options.dev, options.test, options.seed)
     if options.as_json:
-        print_json({"folder": str(options.folder), **sizes, "seed": options.seed})
+        facts = dataclasses.asdict(options) | {"folder": str(options.folder)}
+        del facts["as_json"]
+        print_json(facts)
         return
     typer.echo(
         f"{options.folder}: {options.train:,} training pairs, {options.dev:,} dev and "

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from scones.cli.paper_flags import DeviceFlag, DosFlag, JsonFlag, print_json
+from scones.cli.flags import print_json
+from scones.cli.paper_flags import DeviceFlag, DosFlag, JsonFlag
 
 
 def replicate(

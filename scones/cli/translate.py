@@ -114,7 +114,7 @@ def _answer(translator: Translator, options: Translate) -> Answer:
     def answer(lines: list[tuple[int, str]]) -> None:
         results = translator.translate(
             [text for _, text in lines],
-            search=options.search,  # type: ignore[arg-type]
+            search=options.search,
             beam_size=options.beam_size,
             n_best=options.n_best,
             length_penalty=options.length_penalty,
