@@ -175,8 +175,9 @@ def _add(
     group: typer.Typer, name: str, command: Callable[..., None], heading: str | None = None
 ) -> None:
     """Add a command: its flags are the fields of the dataclass that it takes as `options`."""
-    cls: Any = typing.get_type_hints(command).get("options")
-    if not dataclasses.is_dataclass(cls):  # its flags are its parameters, which Typer reads
+    cls = typing.get_type_hints(command).get("options")
+    if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):
+        # One of the paper's, whose flags are its parameters, which Typer reads.
         group.command(name, cls=Command, rich_help_panel=heading)(command)
         return
     made: Any = partial(OptionsCommand, run=command, options=cls)

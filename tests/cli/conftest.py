@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from running import Done, assert_refusal, contents
+from running import Done, Refused, Scones, assert_refusal, contents
 
 from scones.cli import run
 
@@ -17,7 +16,7 @@ def scones(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Callable[..., Done]:
+) -> Scones:
     """Run a command in this process; `stdin` is what it reads."""
     text = tmp_path_factory.mktemp("stdin") / "text"
 
@@ -33,7 +32,7 @@ def scones(
 
 
 @pytest.fixture
-def refused(scones: Callable[..., Done], tmp_path: Path) -> Callable[..., None]:
+def refused(scones: Scones, tmp_path: Path) -> Refused:
     """Run a command that must refuse: one sentence, exit code 2, nothing changed in tmp_path."""
 
     def check(*arguments: object, said: str, stdin: str | bytes = b"", answers: int = 0) -> None:
@@ -44,3 +43,23 @@ def refused(scones: Callable[..., Done], tmp_path: Path) -> Callable[..., None]:
         assert contents(tmp_path) == before
 
     return check
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, tea_pairs: list[tuple[str, str]]) -> Path:
+    """A folder with train.de and train.en."""
+    for column, language in enumerate(("de", "en")):
+        lines = "".join(f"{pair[column]}\n" for pair in tea_pairs[:150])
+        (tmp_path / f"train.{language}").write_text(lines)
+    return tmp_path
+
+
+@pytest.fixture
+def tea(tmp_path: Path, scones: Scones) -> Path:
+    """A small cream-tea corpus as the command writes it."""
+    sizes = ["--train", 6, "--dev", 5, "--test", 10]
+    done = scones("creamtea", tmp_path / "tea", *sizes)
+    assert done == Done(
+        0, f"{tmp_path / 'tea'}: 6 training pairs, 5 dev and 10 test sentences.\n", ""
+    )
+    return tmp_path / "tea"

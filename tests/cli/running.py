@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from scones.cli import run
 
-PROGRESS = re.compile(r"[\w ]+: [\d,]+ pairs|step +\d+ .*")
+PROGRESS = re.compile(r"[\w ]+: [\d,]+ pairs|step +\d+ .*|\w+: (greedy|beam \d+)(: 0 of .*)?")
 
 LIMITED = """
 import resource, scones.cli
@@ -29,6 +30,12 @@ class Done:
     code: int
     out: str
     err: str
+
+
+Scones = Callable[..., Done]
+"""The fixture `scones`: runs a command."""
+Refused = Callable[..., None]
+"""The fixture `refused`: runs a command that must refuse."""
 
 
 def ended_well(words: list[str]) -> Done:

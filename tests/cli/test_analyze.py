@@ -1,4 +1,4 @@
-"""`scones analyze`: figures, files, going on after a stop, refusals."""
+"""`scones analyze`: figures, files, going on after a stop, refusals; `scones compare`."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from running import Done, contents
+from running import Refused, Scones, contents
 
 from scones.files import sole_use
 from scones.translator import ExactTranslations, Translator, load
 
-Scones = Callable[..., Done]
-Refused = Callable[..., None]
-
 SENTENCES = 6
+
+
 PLOTS = {"bleu", "length-ratio", "search-errors", "exact", "log-probs"}
+
+
 STATES = 30
-"""So few that exact search does not finish everywhere."""
 
 
 @pytest.fixture
@@ -98,15 +98,6 @@ def test_figures_are_those_of_the_translator(
             assert (line["certificate"], line["text"]) == (None, "")
         else:
             assert line["log_prob"] <= line["certificate"]["upper_bound"]
-
-
-def test_without_exact_search(words: list[object], tmp_path: Path, scones: Scones) -> None:
-    done = scones(*words, "--no-exact")
-    assert done.code == 0, done.err
-    assert "xact search" not in done.out.partition("- BLEU")[0].partition("\n")[2]
-    left = {path.name for path in (tmp_path / "out").iterdir()}
-    beams = {"scones.beam1.json", "scones.beam4.json"}
-    assert left == beams | {"analysis.json", "analysis.md", "bleu.svg", "length-ratio.svg"}
 
 
 def test_only_the_first_sentences(words: list[object], scones: Scones) -> None:
@@ -282,44 +273,6 @@ def test_a_damaged_file(
     refused(*words, said=said)
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (["--beam-size", "0"], "beam_size must be at least 1, not 0"),
-        (["--max-states", "0"], "max_states must be above 0, not 0"),
-        (["--max-seconds", "-1"], r"max_seconds must be above 0, not -1\.0"),
-        (["--max-memory", "0"], "--max-memory must be above 0, not 0"),
-        (["--sentences", "0"], "--sentences must be at least 1, not 0"),
-        (["--precision", "half"], "--precision must be one of float32, bf16, not half"),
-        (["--too-long", "weep"], "--too-long must be one of error, cut, skip, not weep"),
-        (["--device", "abacus"], "The device 'abacus' is not"),
-        (["-r", "{folder}/short.en"], r"test\.de has 6 lines but .*short\.en has 1"),
-        (["--source", "{folder}/nowhere"], "nowhere does not exist"),
-        (["-o", "{folder}/test.de"], r"test\.de is a file; give a folder"),
-        (["other=nowhere"], "The model folder nowhere does not exist"),
-        (["{folder}/scones"], "Two models are called 'scones'"),
-        (["a/b={model}"], r"'a/b' cannot be the beginning of a file's name; .* first="),
-    ],
-)
-def test_mistakes(
-    words: list[object],
-    tmp_path: Path,
-    tiny_model: Path,
-    scones: Scones,
-    change: list[str],
-    said: str,
-) -> None:
-    (tmp_path / "short.en").write_text("tea\n")
-    before = contents(tmp_path)
-    done = scones(*words, *(word.format(folder=tmp_path, model=tiny_model) for word in change))
-    assert (done.code, done.out) == (2, "")
-    *progress, sentence = done.err.splitlines()
-    assert all(re.fullmatch(r"scones: beam \d: 0 of 6 sentences", line) for line in progress)
-    assert re.match(r"scones: \S.*\.$", sentence)
-    assert re.search(said, sentence)
-    assert contents(tmp_path) == before
-
-
 def test_a_model_without_weights(
     words: list[object], tiny_model: Path, tmp_path: Path, refused: Refused
 ) -> None:
@@ -340,3 +293,29 @@ def test_without_matplotlib_all_but_plots_is_there(
     assert done.err.endswith("No plots: install scones[plots], then give this command again.\n")
     assert {"analysis.json", "analysis.md"} <= {p.name for p in (tmp_path / "out").iterdir()}
     assert not list((tmp_path / "out").glob("*.svg"))
+
+
+def test_compare_shows_tables_and_writes_all_figures(
+    tiny_models: Path, tea: Path, scones: Scones
+) -> None:
+    words = [
+        *("compare", f"base={tiny_models / 'softmax'}", tiny_models / "scones"),
+        *("--source", tea / "test.de", "-r", tea / "test.en", "--device", "cpu"),
+        *("--judged", tea / "test.json", "--judged-dev", tea / "dev.json"),
+        *("--output", tea / "figures.json", "--show", 2),
+    ]
+    as_json = scones(*words, "--json")
+    assert json.loads(as_json.out) == json.loads((tea / "figures.json").read_text())
+    done = scones(*words)
+    assert done.code == 0, done.err
+    assert "\x1b" not in done.out + done.err
+    assert "BLEU, beam 4" in done.out
+    assert "ROC area" in done.out
+    assert done.out.count("(not valid)") == 4
+    figures = json.loads((tea / "figures.json").read_text())
+    assert [*figures["systems"]] == ["base", "scones"]
+    assert figures["systems"]["base"]["p"] == {"greedy": None, "beam 4": None}
+    for system in figures["systems"].values():
+        assert 0 <= system["acceptance"]["area"] <= 1
+        assert system["valid"] == {"greedy": 0.0, "beam 4": 0.0}
+        assert system["signature"] in done.out

@@ -12,28 +12,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from running import Done, assert_refusal, contents, in_a_process
+from running import Refused, Scones, assert_refusal, contents, in_a_process
 
 from scones.text.store import TokenStore
 
-Scones = Callable[..., Done]
-Refused = Callable[..., None]
-
 TEN_THOUSAND_WORDS = "Tee " * 10_000
+
+
 TINY_RUN = ["--layers", 1, "--size", 32, "--heads", 2, "--feed-forward", 64, "--device", "cpu"]
 TINY_RUN += ["--max-steps", 2, "--max-tokens", 512]
-
-
-# prepare
-
-
-@pytest.fixture
-def corpus(tmp_path: Path, tea_pairs: list[tuple[str, str]]) -> Path:
-    """A folder with train.de and train.en."""
-    for column, language in enumerate(("de", "en")):
-        lines = "".join(f"{pair[column]}\n" for pair in tea_pairs[:150])
-        (tmp_path / f"train.{language}").write_text(lines)
-    return tmp_path
 
 
 def preparing(corpus: Path, *more: object) -> list[object]:
@@ -95,26 +82,6 @@ def test_one_bad_line_among_many_is_dropped_and_counted(corpus: Path, scones: Sc
     assert (report["pairs_read"], report["pairs_kept"]) == (151, 150)
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (["--source", "missing.de"], "2 source and 1 target files"),
-        (["--identify-language", "-t", "klingon"], "'klingon' is not a language"),
-        (["--frobnicate"], "No such option: --frobnicate.*; see scones prepare --help"),
-        (["--pieces", "many"], "--pieces"),
-        (["--pieces", 0], "--pieces must be at least 1, not 0"),
-        (["--pieces", 100_000], r"too small for 100000 pieces; ask for at most \d+"),
-        (["--dev-source", "missing.de", "--dev-target", "missing.en"], "missing.de does not exist"),
-        (["--subwords", "missing.model"], "missing.model does not exist"),
-        (["--recipe", "missing.toml"], "recipe missing.toml does not exist"),
-    ],
-)
-def test_prepare_refuses_a_bad_flag(
-    corpus: Path, refused: Refused, more: list[object], said: str
-) -> None:
-    refused(*preparing(corpus, *more), said=said)
-
-
 def test_prepare_keeps_a_store_that_exists(corpus: Path, refused: Refused) -> None:
     (corpus / "store").mkdir()
     (corpus / "store" / "notes.txt").write_text("mine")
@@ -130,11 +97,6 @@ def test_a_failed_overwrite_keeps_the_old_store(
     refused(*preparing(corpus, "--overwrite"), said="149 lines")
 
 
-def test_a_file_is_no_folder_to_write_into(corpus: Path, refused: Refused) -> None:
-    refused("creamtea", corpus / "train.de" / "tea", "--train", 5, said=r"train\.de: ")
-    refused("creamtea", corpus, "--train", 5, said="exists already")
-
-
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
 def test_a_folder_without_permission(
     corpus: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch, number: int
@@ -144,9 +106,6 @@ def test_a_folder_without_permission(
 
     monkeypatch.setattr(os, "mkdir", forbid)  # root, who may run the tests, may write anywhere
     refused(*preparing(corpus), said=r"no permission to use \S+store")
-
-
-# translate and score
 
 
 def test_an_unreadable_line_ends_a_translation_behind_its_answers(
@@ -188,25 +147,6 @@ def test_the_sentence_number_counts_all_lines(tiny_model: Path, refused: Refused
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (["--search", "magic"], "--search must be one of greedy, beam, exact, all, not magic"),
-        (["--n-best", 3], "Greedy search gives one translation"),
-        (["--search", "beam", "--beam-size", 0], "beam_size"),
-        (["--too-long", "shorten"], "--too-long must be one of error, cut, skip, not shorten"),
-        (["--chunk", 0], "--chunk must be at least 1, not 0"),
-        (["--max-tokens", 0], "--max-tokens must be at least 1, not 0"),
-        (["--device", "toaster"], "device 'toaster' is not known"),
-        (["--precision", "int3"], "--precision must be one of float32, bf16, not int3"),
-    ],
-)
-def test_translate_refuses_a_bad_flag(
-    tiny_model: Path, refused: Refused, flags: list[object], said: str
-) -> None:
-    refused("translate", tiny_model, *flags, stdin="Tee\n", said=said)
-
-
-@pytest.mark.parametrize(
     ("source", "target", "said"),
     [
         (b"Tee\nSahne\n", b"tea\n", r"de has 2 lines but \S+en has 1"),
@@ -225,16 +165,6 @@ def test_score_refuses_bad_files(
     (tmp_path / "de").write_bytes(source)
     (tmp_path / "en").write_bytes(target)
     refused("score", tiny_model, tmp_path / "de", tmp_path / "en", said=said)
-
-
-def test_evaluate_refuses_unequal_files(tmp_path: Path, refused: Refused) -> None:
-    (tmp_path / "out").write_text("tea\ncream\n")
-    (tmp_path / "ref").write_text("tea\n")
-    said = r"out has 2 lines but \S+ref has 1"
-    refused("evaluate", tmp_path / "out", "-r", tmp_path / "ref", said=said)
-
-
-# model folders
 
 
 def edit_config(folder: Path, change: Callable[[dict], object]) -> None:
@@ -314,9 +244,6 @@ def test_a_damaged_model_is_refused(
     refused(command, model, stdin="Tee\n", said=said)
 
 
-# train
-
-
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
@@ -343,32 +270,11 @@ def test_train_refuses_a_damaged_store(
     refused("train", tmp_path / "store", tmp_path / "run", *TINY_RUN, said=said)
 
 
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (["--preset", "giant"], "--preset must be one of tiny, small, paper, not giant"),
-        (["--output-layer", "entmax"], "output layer 'entmax' is not known"),
-        (["--alpha", -1], "alpha must be a positive number"),
-        (["--max-steps", 0], "--max-steps must be at least 1, not 0"),
-        (["--optimizer", "adamant"], "--optimizer must be one of lamb, adamw, not adamant"),
-        (["--device", "cuda:99"], "device 'cuda:99' is not there"),
-        (["--start-from", "nowhere"], "model folder nowhere does not exist"),
-    ],
-)
-def test_train_refuses_a_bad_flag(
-    tiny_store: Path, tmp_path: Path, refused: Refused, flags: list[object], said: str
-) -> None:
-    refused("train", tiny_store, tmp_path / "run", *TINY_RUN, *flags, said=said)
-
-
 def test_train_keeps_out_of_a_folder_that_is_no_run(
     tiny_store: Path, tmp_path: Path, refused: Refused
 ) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     refused("train", tiny_store, tmp_path, *TINY_RUN, said="is not a training run")
-
-
-# no space to write
 
 
 def test_creamtea_without_space(tmp_path: Path) -> None:
@@ -385,7 +291,13 @@ def test_prepare_without_space(corpus: Path, largest_file: int) -> None:
     assert contents(corpus) == before
 
 
-@pytest.mark.parametrize("first", [["--validate-every", 1], ["--checkpoint-every", 1]])
+@pytest.mark.parametrize(
+    "first",
+    [
+        ["--validate-every", 1],
+        pytest.param(["--checkpoint-every", 1], marks=pytest.mark.slow),
+    ],
+)
 def test_train_without_space_can_go_on_later(
     tiny_store: Path, tmp_path: Path, scones: Scones, first: list[object]
 ) -> None:
@@ -427,14 +339,6 @@ def test_no_memory_left(
 
     monkeypatch.setattr("scones.translator.Translator.translate", full)
     refused("translate", tiny_model, stdin=b"Tee\n", said="not enough memory left; give less")
-
-
-def test_a_report_that_has_no_folder_is_refused_before_the_work(
-    tiny_models: Path, corpus: Path, refused: Refused
-) -> None:
-    texts = ["--source", corpus / "train.de", "-r", corpus / "train.en"]
-    output = ["--output", corpus / "nowhere" / "figures.json"]
-    refused("compare", tiny_models / "scones", *texts, *output, said="nowhere is not a folder")
 
 
 def test_the_remedy_for_windows_files_is_there_wherever_it_is_named(

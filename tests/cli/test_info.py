@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import Done
+from running import Scones
 
 from scones.model.folder import ModelFolder
 from scones.text.store import TokenStore
-
-Scones = Callable[..., Done]
 
 TINY = ["--layers", 1, "--size", 32, "--heads", 2, "--feed-forward", 64, "--max-length", 64]
 TINY += ["--dev-sentences", 4, "--device", "cpu", "--log-every", 1]
@@ -114,27 +112,6 @@ def test_a_store(tiny_store: Path, scones: Scones) -> None:
     table = table_of(scones, tiny_store)
     assert table["data digest"] == store.digest[:16]
     assert table["vocabulary"] == "500"
-
-
-@pytest.mark.parametrize(
-    ("damage", "said"),
-    [
-        (lambda store: (store / "store.json").write_text("{"), "store.json is damaged"),
-        (lambda store: (store / "subwords.model").unlink(), "subwords.model"),
-        (lambda store: (store / "store.json").unlink(), "it has no config.json"),
-    ],
-    ids=["json", "subwords", "nothing"],
-)
-def test_a_damaged_store_is_refused(
-    tiny_store: Path,
-    tmp_path: Path,
-    refused: Callable[..., None],
-    damage: Callable[[Path], object],
-    said: str,
-) -> None:
-    shutil.copytree(tiny_store, tmp_path / "store")
-    damage(tmp_path / "store")
-    refused("info", tmp_path / "store", said=said)
 
 
 def test_a_damaged_run_is_refused(tmp_path: Path, refused: Callable[..., None]) -> None:

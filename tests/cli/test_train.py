@@ -1,14 +1,39 @@
-"""`torchrun … -m scones translate`: several processes write what one would write."""
+"""`scones tune`, and torchrun, whose processes together write what one would write."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from running import Done, in_a_process
+from running import Done, Scones, in_a_process
+
+from scones.model.folder import read_facts
+
+TINY = ["--layers", 1, "--size", 32, "--heads", 2, "--feed-forward", 64, "--max-length", 64]
+TINY += ["--max-steps", 2, "--validate-every", 1, "--dev-sentences", 4, "--device", "cpu"]
+
+
+def test_tune_trains_once_for_each_alpha(tiny_store: Path, tmp_path: Path, scones: Scones) -> None:
+    alphas = ["--alpha", 0.5, "--alpha", 0.2, "--alpha", 0.5]
+    words = ["tune", tiny_store, tmp_path / "sweep", *alphas, *TINY, "--json"]
+    done = scones(*words)
+    assert done.code == 0, done.err
+    result = json.loads(done.out)
+    assert [row["alpha"] for row in result["runs"]] == [0.2, 0.5]
+    assert result == json.loads((tmp_path / "sweep" / "tune.json").read_text())
+    for row in result["runs"]:
+        facts = read_facts(Path(row["model"]))
+        assert facts.output["alpha"] == row["alpha"]
+        assert facts.scores["bleu"] == row["dev_bleu"]
+    logs = sorted((tmp_path / "sweep").glob("*/training/log.jsonl"))
+    before = [log.read_text() for log in logs]
+    assert json.loads(scones(*words).out) == result
+    assert [log.read_text() for log in logs] == before  # nothing was trained again
+
 
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "scones"]
 
@@ -31,6 +56,7 @@ def text(tea_pairs: list[tuple[str, str]]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [[], ["--search", "beam", "--beam-size", "2"]])
 def test_two_processes_write_what_one_writes(flags, tiny_model: Path, text: str) -> None:
     text = text if not flags else "".join(text.splitlines(keepends=True)[:100])
@@ -41,6 +67,7 @@ def test_two_processes_write_what_one_writes(flags, tiny_model: Path, text: str)
     assert two.out.count("\n") == text.count("\n")
 
 
+@pytest.mark.slow
 def test_a_mistake_ends_all_processes_with_one_sentence(tiny_model: Path) -> None:
     done = by_two("translate", tiny_model, stdin="Tee\n" + "Tee " * 10_000 + "\nTee\n")
     assert done.code != 0

@@ -1,18 +1,32 @@
-"""`scones prepare`: flags, recipes, and a store turned round."""
+"""`scones creamtea` and `scones prepare`: flags, recipes, and a store turned round."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from running import Done
+from running import Refused, Scones
 
 from scones.text.store import TokenStore
 
-Scones = Callable[..., Done]
-Refused = Callable[..., None]
+
+def test_creamtea_writes_a_corpus_with_all_translations(tea: Path) -> None:
+    parts = [f"{part}.{language}" for part in ("dev", "test", "train") for language in ("de", "en")]
+    assert sorted(path.name for path in tea.iterdir()) == sorted([*parts, "dev.json", "test.json"])
+    judged = json.loads((tea / "test.json").read_text())
+    assert [entry["source"] for entry in judged] == (tea / "test.de").read_text().splitlines()
+    for entry, reference in zip(judged, (tea / "test.en").read_text().splitlines(), strict=True):
+        assert reference in entry["references"]
+        assert not {*entry["references"]} & {*entry["near_misses"]}
+
+
+def test_creamtea_says_in_json_what_it_wrote(tmp_path: Path, scones: Scones) -> None:
+    sizes = {"train": 6, "dev": 2, "test": 3, "seed": 5}
+    flags = [word for name, number in sizes.items() for word in (f"--{name}", number)]
+    done = scones("creamtea", tmp_path / "tea", *flags, "--json")
+    assert json.loads(done.out) == {"folder": str(tmp_path / "tea"), **sizes}
+
 
 RECIPE = """
 [prepare]

@@ -1,26 +1,20 @@
-"""The commands as a user meets them."""
+"""`scones translate` and `scones score` as a user meets them."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
-import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from running import Done
+import torch
+from running import Done, Scones
 
-import scones.cli as cli
-from scones.model.folder import ModelFolder, read_facts
-
-Scones = Callable[..., Done]
-
-# translate
+from scones.model.folder import ModelFolder
 
 
 @pytest.fixture
@@ -74,24 +68,6 @@ def test_all_translations_above_a_probability(
     assert all(len(row) == 3 and float(row[1]) >= math.log(1e-30) for row in rows)
 
 
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (("--search", "all", "--threshold", 2), "threshold must be at most 1, not 2.0"),
-        (("--search", "exact", "--max-states", 0), "max_states must be above 0"),
-        (("--search", "exact", "--length-penalty", 1), "leave out --length-penalty"),
-        (("--search", "exact", "--max-memory", -1), "--max-memory must be above 0"),
-    ],
-)
-def test_exact_search_refuses_what_has_no_meaning(
-    tiny_model: Path, scones: Scones, flags: tuple[object, ...], said: str
-) -> None:
-    done = scones("translate", tiny_model, *flags, stdin="Tee\n")
-    assert done.code == 2
-    assert said in done.err
-    assert done.out == ""
-
-
 def test_nothing_in_nothing_out(tiny_model: Path, scones: Scones) -> None:
     assert scones("translate", tiny_model) == Done(0, "", "")
 
@@ -137,7 +113,6 @@ def test_n_best_is_a_table(tiny_model: Path, scones: Scones, sentences: list[str
 def test_a_translation_with_a_line_end_stays_one_line(
     tiny_model: Path, tmp_path: Path, scones: Scones
 ) -> None:
-    import torch
 
     folder = ModelFolder.load(tiny_model)
     with torch.no_grad():
@@ -145,9 +120,6 @@ def test_a_translation_with_a_line_end_stays_one_line(
     folder.save(tmp_path / "model")
     done = scones("translate", tmp_path / "model", stdin="Tee\nSahne\n")
     assert done.out.count("\n") == 2
-
-
-# translate as a process: pipes and signals
 
 
 def start(model: Path) -> subprocess.Popen[bytes]:
@@ -206,9 +178,6 @@ def test_a_reader_that_goes_away_is_no_error(tiny_model: Path) -> None:
         assert process.stderr.read() == b""
 
 
-# score
-
-
 @pytest.mark.parametrize("layer", ["scones", "softmax"])
 def test_score_agrees_with_translate(
     tiny_models: Path, tmp_path: Path, scones: Scones, sentences: list[str], layer: str
@@ -237,150 +206,3 @@ def test_score_agrees_with_translate(
         assert facts["log_prob"] == pytest.approx(best.log_prob, abs=1e-5)
         assert facts["token_log_probs"] == pytest.approx([*best.token_log_probs], abs=1e-5)
         assert facts["probability"] == pytest.approx(math.exp(facts["log_prob"]))
-
-
-# creamtea, compare
-
-
-@pytest.fixture
-def tea(tmp_path: Path, scones: Scones) -> Path:
-    """A small cream-tea corpus as the command writes it."""
-    sizes = ["--train", 6, "--dev", 5, "--test", 10]
-    done = scones("creamtea", tmp_path / "tea", *sizes)
-    assert done == Done(
-        0, f"{tmp_path / 'tea'}: 6 training pairs, 5 dev and 10 test sentences.\n", ""
-    )
-    return tmp_path / "tea"
-
-
-def test_creamtea_writes_a_corpus_with_all_translations(tea: Path) -> None:
-    parts = [f"{part}.{language}" for part in ("dev", "test", "train") for language in ("de", "en")]
-    assert sorted(path.name for path in tea.iterdir()) == sorted([*parts, "dev.json", "test.json"])
-    judged = json.loads((tea / "test.json").read_text())
-    assert [entry["source"] for entry in judged] == (tea / "test.de").read_text().splitlines()
-    for entry, reference in zip(judged, (tea / "test.en").read_text().splitlines(), strict=True):
-        assert reference in entry["references"]
-        assert not {*entry["references"]} & {*entry["near_misses"]}
-
-
-def test_creamtea_says_in_json_what_it_wrote(tmp_path: Path, scones: Scones) -> None:
-    sizes = {"train": 6, "dev": 2, "test": 3, "seed": 5}
-    flags = [word for name, number in sizes.items() for word in (f"--{name}", number)]
-    done = scones("creamtea", tmp_path / "tea", *flags, "--json")
-    assert json.loads(done.out) == {"folder": str(tmp_path / "tea"), **sizes}
-
-
-def test_compare_shows_tables_and_writes_all_figures(
-    tiny_models: Path, tea: Path, scones: Scones
-) -> None:
-    words = [
-        *("compare", f"base={tiny_models / 'softmax'}", tiny_models / "scones"),
-        *("--source", tea / "test.de", "-r", tea / "test.en", "--device", "cpu"),
-        *("--judged", tea / "test.json", "--judged-dev", tea / "dev.json"),
-        *("--output", tea / "figures.json", "--show", 2),
-    ]
-    as_json = scones(*words, "--json")
-    assert json.loads(as_json.out) == json.loads((tea / "figures.json").read_text())
-    done = scones(*words)
-    assert done.code == 0, done.err
-    assert "\x1b" not in done.out + done.err
-    assert "BLEU, beam 4" in done.out
-    assert "ROC area" in done.out
-    assert done.out.count("(not valid)") == 4
-    figures = json.loads((tea / "figures.json").read_text())
-    assert [*figures["systems"]] == ["base", "scones"]
-    assert figures["systems"]["base"]["p"] == {"greedy": None, "beam 4": None}
-    for system in figures["systems"].values():
-        assert 0 <= system["acceptance"]["area"] <= 1
-        assert system["valid"] == {"greedy": 0.0, "beam 4": 0.0}
-        assert system["signature"] in done.out
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (["{models}/scones"], "Two models are called 'scones'; tell them apart with NAME=FOLDER"),
-        (["--judged-dev", "{tea}/dev.json"], "--judged-dev chooses thresholds for --judged"),
-        (["--judged", "{tea}/dev.json"], "The judged set is not the test set"),
-        (["--judged", "{tea}/test.de"], "test.de is damaged: it is not valid JSON"),
-        (["other=nowhere"], "model folder nowhere does not exist"),
-    ],
-)
-def test_compare_refuses_what_cannot_be_compared(
-    tiny_models: Path, tea: Path, scones: Scones, more: list[str], said: str
-) -> None:
-    texts = ["--source", tea / "test.de", "-r", tea / "test.en"]
-    words = [word.format(models=tiny_models, tea=tea) for word in more]
-    done = scones("compare", tiny_models / "scones", *texts, *words)
-    assert (done.code, done.out) == (2, "")
-    assert re.search(said, done.err.splitlines()[-1])
-
-
-# tune and replicate, as small as can be
-
-TINY = ["--layers", 1, "--size", 32, "--heads", 2, "--feed-forward", 64, "--max-length", 64]
-TINY += ["--max-steps", 2, "--validate-every", 1, "--dev-sentences", 4, "--device", "cpu"]
-
-
-def test_tune_trains_once_for_each_alpha(tiny_store: Path, tmp_path: Path, scones: Scones) -> None:
-    alphas = ["--alpha", 0.5, "--alpha", 0.2, "--alpha", 0.5]
-    words = ["tune", tiny_store, tmp_path / "sweep", *alphas, *TINY, "--json"]
-    done = scones(*words)
-    assert done.code == 0, done.err
-    result = json.loads(done.out)
-    assert [row["alpha"] for row in result["runs"]] == [0.2, 0.5]
-    assert result == json.loads((tmp_path / "sweep" / "tune.json").read_text())
-    for row in result["runs"]:
-        facts = read_facts(Path(row["model"]))
-        assert facts.output["alpha"] == row["alpha"]
-        assert facts.scores["bleu"] == row["dev_bleu"]
-    logs = sorted((tmp_path / "sweep").glob("*/training/log.jsonl"))
-    before = [log.read_text() for log in logs]
-    assert json.loads(scones(*words).out) == result
-    assert [log.read_text() for log in logs] == before  # nothing was trained again
-
-
-RECIPE = """
-[model]
-layers = 1
-size = 32
-heads = 2
-feed_forward = 64
-max_length = 64
-[train]
-max_steps = 2
-validate_every = 1
-dev_sentences = 4
-"""
-
-
-def test_replicate_compares_both_layers_over_seeds(
-    tiny_store: Path, tmp_path: Path, tea: Path, scones: Scones, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def train_here(command: list[str], folder: Path) -> Path:
-        """Train in this process: three new ones would take most of the test's time."""
-        assert command[:3] == [sys.executable, "-m", "scones"]
-        assert cli.run(command[3:]) == 0
-        return folder
-
-    monkeypatch.setattr("scones.paper.replication._run", train_here)
-    (tmp_path / "tiny.toml").write_text(RECIPE)
-    runs = tmp_path / "runs"
-    words = [
-        *("replicate", tiny_store, runs, "--recipe", tmp_path / "tiny.toml", "--device", "cpu"),
-        *("--source", tea / "test.de", "-r", tea / "test.en", "--jobs", 1),
-        *("--alpha", 0.5, "--tuning-seed", 9, "--seed", 1),
-    ]
-    done = scones(*words)
-    assert done.code == 0, done.err
-    assert {path.name for path in runs.iterdir() if path.is_dir()} == {
-        "scones-0.5-seed9",
-        "scones-0.5-seed1",
-        "softmax-seed1",
-    }
-    result = json.loads((runs / "replication.json").read_text())
-    assert (result["alpha"], result["seeds"][0]["seed"]) == (0.5, 1)
-    assert all(minutes > 0 for minutes in result["seeds"][0]["minutes"].values())
-    assert done.out == (runs / "replication.md").read_text() + "\n"
-    as_json = scones(*words, "--json")  # nothing is trained again
-    assert json.loads(as_json.out) == json.loads((runs / "replication.json").read_text())

@@ -1,4 +1,4 @@
-"""`scones export`, and `scones translate` with engines and exports."""
+"""`scones export`, `scones shortlist`, and `scones translate` with engines, exports and lists."""
 
 from __future__ import annotations
 
@@ -6,16 +6,10 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from running import Done, contents, in_a_process
-
-pytest.importorskip("ctranslate2")
-
-Scones = Callable[..., Done]
-Refused = Callable[..., None]
+from running import Refused, Scones, contents, in_a_process
 
 
 @pytest.fixture
@@ -92,33 +86,12 @@ def test_with_a_model_folder_auto_does_it_all(tiny_model: Path, scones: Scones) 
         assert auto.code == 0
 
 
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (
-            ["--quantization", "int3"],
-            "--quantization must be one of float32, int8, float16, bfloat16, not int3",
-        ),
-        (["--to", "abacus"], "--to must be one of ctranslate2, pocket, huggingface, not abacus"),
-        (["--check", "nowhere.de"], "nowhere.de does not exist"),
-    ],
-)
-def test_a_wrong_flag_is_refused(
-    tiny_model: Path, tmp_path: Path, refused: Refused, flags: list[str], said: str
-) -> None:
-    refused("export", tiny_model, tmp_path / "export", *flags, said=said)
-
-
 def test_what_exists_is_kept(tiny_model: Path, export: Path, refused: Refused) -> None:
     refused("export", tiny_model, export, said="exists already; choose another name or pass --over")
     (export.parent / "mine").mkdir()
     (export.parent / "mine" / "thesis.tex").touch()
     again = ["export", tiny_model, export.parent / "mine", "--overwrite"]
     refused(*again, said="mine is not an export, so it is not overwritten")
-
-
-def test_a_model_that_is_not_there(tmp_path: Path, refused: Refused) -> None:
-    refused("export", tmp_path / "nowhere", tmp_path / "a" / "b", said="folder .* does not exist")
 
 
 def test_a_damaged_export_is_refused(export: Path, refused: Refused) -> None:
@@ -151,3 +124,38 @@ def test_without_ctranslate2(
     refused("translate", export, said=said, stdin="Tee\n")
     refused("translate", tiny_model, "--engine", "ctranslate2", said=said, stdin="Tee\n")
     assert scones("translate", tiny_model, stdin="Tee\n") == expected
+
+
+SMALL = ("--per-token", "20", "--frequent", "10")
+
+
+def test_a_shortlist_is_made_and_used(
+    tiny_store: Path,
+    tiny_model: Path,
+    tea_pairs: list[tuple[str, str]],
+    tmp_path: Path,
+    scones: Scones,
+) -> None:
+    path = tmp_path / "new" / "de-en.shortlist"
+    done = scones("shortlist", tiny_store, path, *SMALL)
+    assert (done.code, done.err) == (0, "")
+    assert re.fullmatch(
+        rf"{path}: 500 pieces, 0\.0 MB\. A sentence of the development set has \d+ pieces on its "
+        r"list, and 9\d\.\d% of its translation's are among them\.\n",
+        done.out,
+    )
+    text = "".join(f"{source}\n" for source, _ in tea_pairs[:5])
+    lines = [
+        scones("translate", tiny_model, "--device", "cpu", *flags, stdin=text).out.splitlines()
+        for flags in ((), ("--shortlist", path), ("--shortlist", path, "--max-tokens", "1"))
+    ]
+    assert [len(found) for found in lines] == [5, 5, 5]
+    assert lines[0] != lines[1] == lines[2]
+
+
+def test_as_json(tiny_store: Path, tmp_path: Path, scones: Scones) -> None:
+    done = scones("shortlist", tiny_store, tmp_path / "list", *SMALL, "--json")
+    facts = json.loads(done.out)
+    assert facts["vocabulary"] == 500
+    assert facts["bytes"] == (tmp_path / "list").stat().st_size
+    assert 0.9 < facts["coverage"]["tokens"] < 1
