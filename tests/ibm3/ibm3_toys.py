@@ -18,7 +18,7 @@ SOURCE_WORDS = ["ein", "zwei", "drei", "same", "nirgends"]
 TARGET_WORDS = ["one", "two", "three", "same"]
 EIN, ZWEI, DREI, SAME, NOWHERE = range(5)
 
-Outcome = tuple[tuple[int, ...], tuple[int, ...]]
+Target = tuple[tuple[int, ...], tuple[int, ...]]
 """Target words, and for each the place of its source word."""
 
 
@@ -28,6 +28,12 @@ def translations(*rows: Mapping[int, float]) -> Translations:
     words = np.array([word for row in rows for word in row], np.int32)
     probs = np.array([prob for row in rows for prob in row.values()], np.float32)
     return Translations(begins, words, probs)
+
+
+def translation_row(parameters: Parameters, word: int) -> dict[str, float]:
+    """The translations of a word, as text."""
+    words, probs = parameters.translations.of(word)
+    return {parameters.target_words[y]: float(p) for y, p in zip(words, probs, strict=True)}
 
 
 def distortions(
@@ -99,8 +105,8 @@ class Exact:
     uniform_after_collision: bool = False
     swap_places: bool = False
 
-    def distribution(self, source: Sequence[int], limit: int) -> dict[Outcome, float]:
-        found: Counter[Outcome] = Counter()
+    def distribution(self, source: Sequence[int], limit: int) -> dict[Target, float]:
+        found: Counter[Target] = Counter()
         choices = [range(self.parameters.fertilities.shape[1])] * len(source)
         for fertilities in product(*choices):
             prob = math.prod(map(self.fertility, source, fertilities))
@@ -146,7 +152,7 @@ class Exact:
 
     def fillings(
         self, source: Sequence[int], fertilities: Sequence[int], length: int
-    ) -> Iterator[tuple[Outcome, float]]:
+    ) -> Iterator[tuple[Target, float]]:
         origins = [i for i, fertility in enumerate(fertilities, 1) for _ in range(fertility)]
         for places, prob in self.placings(origins, len(source), [True] * length):
             at = [0] * length
