@@ -70,14 +70,11 @@ def test_places_are_counted_among_vacant_ones_only() -> None:
     )
 
 
-def test_words_never_seen_have_nothing_to_choose() -> None:
+def test_languages_without_a_choice() -> None:
     found = measured(toy(p1=0.0), (SAME, NOWHERE), 1.0)
     assert found.entropy.total == 0
     assert (found.translations, found.self_bleu, found.length_ratio) == (1.0, 0.0, 0.5)
     assert found.counts.never_seen_and_copied == found.counts.never_seen_and_dropped == 10_000
-
-
-def test_a_language_of_one_way_only() -> None:
     found = measured(toy(p1=0.0), [DREI] * 5, 1e-9)
     assert found.entropy.total == 0
     assert found.self_bleu == pytest.approx(100)
@@ -162,13 +159,10 @@ def test_table_and_plot(dial: list[Ambiguity], tmp_path: Path) -> None:
     assert b"temperature" in (tmp_path / "one.svg").read_bytes()
 
 
-def test_texts_are_measured_too() -> None:
+def test_texts_are_measured_too_and_mistakes() -> None:
     row = measure(toy(), ["ein zwei drei", "drei same", ""], 1.0, MeasureOptions(samples=2))
     assert row.counts.sentences == 6
     assert row.counts.empty >= 2
-
-
-def test_mistakes() -> None:
     with pytest.raises(SconesError, match="samples must be at least 2, not 1"):
         MeasureOptions(samples=1)
     with pytest.raises(SconesError, match="must be above 0 and finite, not 0"):
