@@ -39,6 +39,7 @@ from scones.text.store import Sentences, TokenStore
 from scones.text.subwords import Subwords
 from scones.text.workers import usable_cores
 
+# The plain process is the oracle of the tests.
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "ibm3"))
 from generative import GenerativeProcess
 

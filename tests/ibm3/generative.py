@@ -1,14 +1,18 @@
 """IBM Model 3's generative process in plain NumPy, one sentence at a time.
 
 The oracle of the compiled sampler: the steps are those that `scones.ibm3.sampling` lists, written
-to be read rather than to be fast. `benchmarks/ibm3_sampling.py` measures how much faster the other
-one is.
+to be read rather than to be fast. The distributions of all choices stand here once; they can be
+drawn from, and all outcomes can be enumerated. `benchmarks/ibm3_sampling.py` measures how much
+faster the compiled one is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +30,8 @@ from scones.ibm3.sampling import (
 )
 
 Floats = NDArray[np.float64]
+Target = tuple[tuple[int, ...], tuple[int, ...]]
+"""Target words, and for each the position of its source word, from 1; 0 is NULL."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,6 @@ class Sample:
     outcome: Outcome
     words: tuple[int, ...] = ()
     origins: tuple[int, ...] = ()
-    """For every target word the position of its source word, from 1; 0 is NULL."""
 
 
 def tempered(probs: NDArray[np.floating], temperature: float) -> Floats:
@@ -79,57 +84,93 @@ class GenerativeProcess:
         self.max_length = max_length
         self.oov_policy = Vocabulary(parameters).oov_policy
 
-    def sample(self, source: Sequence[int], rng: np.random.Generator) -> Sample:
-        if len(source) > self.max_length:
-            return Sample(Outcome.SOURCE_TOO_LONG)
-        for _ in range(ATTEMPTS):
-            fertilities = [self._fertility(word, rng) for word in source]
-            length = sum(fertilities) + self._null_fertility(sum(fertilities), rng)
-            if length == 0:
-                return Sample(Outcome.EMPTY)
-            if length <= self.max_length:
-                return self._fill(source, fertilities, length, rng)
-        return Sample(Outcome.TARGET_TOO_LONG)
-
-    def _fertility(self, word: int, rng: np.random.Generator) -> int:
+    def fertility_probs(self, word: int) -> Floats:
         if self.oov_policy[word] != SEEN:
-            return 0 if self.oov_policy[word] == DROPPED else 1
-        return _draw(tempered(self.parameters.fertilities[word], self.temperature), rng)
+            return np.array([1.0]) if self.oov_policy[word] == DROPPED else np.array([0.0, 1.0])
+        return tempered(self.parameters.fertilities[word], self.temperature)
 
-    def _null_fertility(self, words: int, rng: np.random.Generator) -> int:
+    def null_probs(self, words: int) -> Floats:
+        p1 = self.parameters.p1
         if not self.parameters.translations.of(self.parameters.null)[1].any():
-            return 0
-        return int(rng.binomial(words, self.parameters.p1))
+            p1 = 0.0
+        return np.array(
+            [math.comb(words, k) * p1**k * (1 - p1) ** (words - k) for k in range(words + 1)]
+        )
 
-    def _word(self, word: int, rng: np.random.Generator) -> int:
+    def word_probs(self, word: int) -> tuple[NDArray[np.int32], Floats]:
         if word != self.parameters.null and self.oov_policy[word] != SEEN:
-            return int(self.oov_policy[word])
+            return self.oov_policy[word : word + 1], np.ones(1)
         words, probs = self.parameters.translations.of(word)
-        return int(words[_draw(tempered(probs, self.temperature), rng)])
+        return words, tempered(probs, self.temperature)
 
-    def _position(
-        self, i: int, source: int, vacant: NDArray[np.bool_], rng: np.random.Generator
-    ) -> int:
+    def position_probs(self, i: int, source: int, vacant: NDArray[np.bool_]) -> Floats:
         probs = position_probs(self.parameters.distortions, i, source, len(vacant))
         left = np.where(vacant, probs, 0.0)
         if not left.any():
             left = vacant.astype(np.float64)
-        return _draw(tempered(left, self.temperature), rng)
+        return tempered(left, self.temperature)
 
-    def _fill(
-        self, source: Sequence[int], fertilities: Sequence[int], length: int,
-        rng: np.random.Generator,
-    ) -> Sample:  # fmt: skip
-        words, origins = np.full(length, -1), np.zeros(length, int)
-        for i, (word, fertility) in enumerate(zip(source, fertilities, strict=True), start=1):
+    def sample(self, source: Sequence[int], rng: np.random.Generator) -> Sample:
+        def draw(probs: Floats) -> int:
+            return int(rng.choice(len(probs), p=probs))
+
+        if len(source) > self.max_length:
+            return Sample(Outcome.SOURCE_TOO_LONG)
+        for _ in range(ATTEMPTS):
+            fertilities = [draw(self.fertility_probs(word)) for word in source]
+            length = sum(fertilities) + draw(self.null_probs(sum(fertilities)))
+            if length == 0:
+                return Sample(Outcome.EMPTY)
+            if length <= self.max_length:
+                break
+        else:
+            return Sample(Outcome.TARGET_TOO_LONG)
+        origins = np.zeros(length, int)
+        for i, fertility in enumerate(fertilities, start=1):
             for _ in range(fertility):
-                position = self._position(i, len(source), words < 0, rng)
-                words[position] = self._word(word, rng)
-                origins[position] = i
-        for position in np.flatnonzero(words < 0).tolist():
-            words[position] = self._word(self.parameters.null, rng)
-        return Sample(Outcome.TRANSLATED, tuple(words.tolist()), tuple(origins.tolist()))
+                origins[draw(self.position_probs(i, len(source), origins == 0))] = i
+        rows = [self.word_probs(word) for word in self._origin_words(source, origins.tolist())]
+        words = tuple(int(words[draw(probs)]) for words, probs in rows)
+        return Sample(Outcome.TRANSLATED, words, tuple(origins.tolist()))
 
+    def _origin_words(self, source: Sequence[int], origins: Sequence[int]) -> list[int]:
+        return [source[i - 1] if i else self.parameters.null for i in origins]
 
-def _draw(probs: Floats, rng: np.random.Generator) -> int:
-    return int(rng.choice(len(probs), p=probs))
+    def distribution(self, source: Sequence[int]) -> dict[Target, float]:
+        """The probability of every translation, by going through all of them."""
+        found: Counter[Target] = Counter()
+        choices = [list(enumerate(self.fertility_probs(word))) for word in source]
+        for chosen in product(*choices):
+            fertilities = [fertility for fertility, _ in chosen]
+            prob = math.prod(prob for _, prob in chosen)
+            for null, more in enumerate(self.null_probs(sum(fertilities))):
+                if prob * more and 0 < sum(fertilities) + null <= self.max_length:
+                    for target, rest in self._targets(source, fertilities, null):
+                        found[target] += prob * more * rest
+        total = sum(found.values())
+        return {target: prob / total for target, prob in found.items() if prob}
+
+    def _targets(
+        self, source: Sequence[int], fertilities: Sequence[int], null: int
+    ) -> Iterator[tuple[Target, float]]:
+        due = [i for i, fertility in enumerate(fertilities, 1) for _ in range(fertility)]
+        for origins, prob in self._alignments(due, len(source), (0,) * (len(due) + null)):
+            rows = [
+                list(zip(*self.word_probs(word), strict=True))
+                for word in self._origin_words(source, origins)
+            ]
+            for chosen in product(*rows):
+                words = tuple(int(word) for word, _ in chosen)
+                yield (words, origins), prob * math.prod(more for _, more in chosen)
+
+    def _alignments(
+        self, due: Sequence[int], source: int, origins: tuple[int, ...]
+    ) -> Iterator[tuple[tuple[int, ...], float]]:
+        if not due:
+            yield origins, 1.0
+            return
+        probs = self.position_probs(due[0], source, np.array(origins) == 0)
+        for j in np.flatnonzero(probs).tolist():
+            filled = (*origins[:j], due[0], *origins[j + 1 :])
+            for alignment, more in self._alignments(due[1:], source, filled):
+                yield alignment, float(probs[j]) * more

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ibm3_toys import DREI, EIN, NOWHERE, SAME, ZWEI, Exact, distortions, temper, toy
+from generative import GenerativeProcess, tempered
+from ibm3_toys import DREI, EIN, NOWHERE, SAME, ZWEI, distortions, toy
 
 from scones.errors import SconesError
 from scones.ibm3.ambiguity import Ambiguity, markdown, measure, measure_over
@@ -41,7 +42,7 @@ def test_entropy_is_that_of_all_choices(temperature: float) -> None:
     parameters = replace(
         toy(), fertilities=np.array([[0.2, 0.8], [0.4, 0.6], [0, 1], [0, 0], [0, 0]], np.float32)
     )
-    exact = Exact(parameters, temperature).distribution((EIN, DREI, ZWEI), limit=99)
+    exact = GenerativeProcess(parameters, temperature).distribution((EIN, DREI, ZWEI))
     # NULL's number follows from the words; so the whole is the entropy of the outcomes.
     words = sum(prob * len(said) for (said, _), prob in exact.items())
     found = measured(parameters, (EIN, DREI, ZWEI), temperature, number=8000)
@@ -54,11 +55,13 @@ def test_entropy_of_each_kind_of_choice(temperature: float) -> None:
     words = 2 * 1.3
     row = toy().translations.of(toy().null)[1]
     assert found.entropy.fertilities == 0
-    assert found.entropy.words == pytest.approx(0.6 * bits(temper(row, temperature)) / words, 0.03)
+    assert found.entropy.words == pytest.approx(
+        0.6 * bits(tempered(row, temperature)) / words, 0.03
+    )
     assert found.entropy.null == pytest.approx(bits([0.49, 0.42, 0.09]) / words, rel=0.02)
     one = measured(toy(p1=0.0), (DREI, EIN), temperature).entropy.fertilities
-    due = bits(temper(toy().fertilities[EIN], temperature))
-    length = 1 + sum(k * p for k, p in enumerate(temper(toy().fertilities[EIN], temperature)))
+    due = bits(tempered(toy().fertilities[EIN], temperature))
+    length = 1 + sum(k * p for k, p in enumerate(tempered(toy().fertilities[EIN], temperature)))
     assert one == pytest.approx(due / length, rel=0.02)
 
 
