@@ -390,8 +390,9 @@ class _Run:
         """Validate; average the last few weights where asked for; keep the last ones."""
         self._note(self.steps.finish())
         last = self.folder / "last"
-        if self.processes.broadcast(lambda: _steps_of(last)) == self.state.step:
-            return  # written when all the rest was
+        written = self.processes.broadcast(lambda: _facts_of(last))
+        if written is not None and written.steps == self.state.step:
+            return  # `last` is written when all the rest was
         if self.state.step % self.options.validate_every:  # or the loop has just done it
             self._validate()
         self._checkpoint()
@@ -449,11 +450,6 @@ class _Run:
 def _facts_of(folder: Path) -> ModelFacts | None:
     """What a model folder says of itself; None where there is none yet."""
     return read_facts(folder) if (folder / "config.json").exists() else None
-
-
-def _steps_of(folder: Path) -> int | None:
-    facts = _facts_of(folder)
-    return None if facts is None else facts.steps
 
 
 @contextmanager

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +48,17 @@ def test_a_run_leaves_a_model_a_log_and_checkpoints(
     expected = checkpoint(run, 8)
     for name, tensor in last.model.state_dict().items():
         assert torch.equal(tensor, expected[name]), name
+
+
+def test_the_loop_is_imported_without_what_only_a_gpu_runs() -> None:
+    program = "import sys, scones.training.loop; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    modules = done.stdout.split()
+    assert "scones.model.transformer" in modules
+    rooms = ("scones.kernels", "scones.model.gpu", "scones.search.gpu", "scones.training.gpu")
+    assert [name for name in modules if name.startswith(rooms)] == []
 
 
 def test_a_finished_run_has_nothing_left_to_do(run_training, tmp_path: Path) -> None:
