@@ -16,13 +16,15 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from scones.kernels import PackedTokens, Spans
 from scones.kernels import norm as norm_kernels
-from scones.kernels.attention import attend
+from scones.kernels.attention import attend, attend_across, attend_within
 from scones.kernels.decoding import add_and_norm, attend_back, attend_source
+from scones.kernels.embedding import embed
 from scones.kernels.linear import linear
-from scones.model.spans import PackedTokens, Spans
 from scones.model.transformer import (
     Attention,
+    Dropout,
     EncoderLayer,
     FeedForward,
     Linear,
@@ -35,11 +37,22 @@ from scones.model.transformer import (
 
 def forward_packed(model: Transformer, source: PackedTokens, target: PackedTokens) -> Tensor:
     """Give the hidden states (N, D) of sentences without padding."""
-    x_MD = source.embedded(model.embedding.weight, model.positions, model.source_dropout)
+    x_MD = _embedded(source, model.embedding.weight, model.positions, model.source_dropout)
     memory_MD = model.run_encoder(FusedStream(x_MD), PackedSource(source.spans))
-    x_ND = target.embedded(model.target_table.weight, model.positions, model.target_dropout)
+    x_ND = _embedded(target, model.target_table.weight, model.positions, model.target_dropout)
     attend = PackedTarget(target.spans, memory_MD, source.spans)
     return model.run_decoder(FusedStream(x_ND), attend)
+
+
+def _embedded(
+    tokens: PackedTokens, table_VD: Tensor, positions_TD: Tensor, dropout: Dropout
+) -> Tensor:
+    """Give the embeddings (N, D) of tokens and places, in autocast's number format."""
+    kind = table_VD.device.type
+    autocast = torch.is_autocast_enabled(kind)
+    precision = torch.get_autocast_dtype(kind) if autocast else table_VD.dtype
+    numbers = (tokens.ids_N, tokens.places_N)
+    return embed(table_VD, positions_TD, *numbers, precision, *dropout.chance())
 
 
 class FusedStream(Stream):
@@ -67,12 +80,8 @@ class PackedSource:
     def __init__(self, spans: Spans) -> None:
         self._spans = spans
 
-    def itself(self, attention: Attention, x: Tensor) -> Tensor:
-        projected = _project(attention.inputs, x)
-        return self._spans.within(projected, attention.heads, False, *attention.chance())
-
-    def source(self, attention: Attention, x: Tensor) -> Tensor:
-        raise NotImplementedError  # an encoder has nothing but the source
+    def itself(self, attention: Attention, x_MD: Tensor) -> Tensor:
+        return _attend_within(attention, x_MD, self._spans, causal=False)
 
 
 class PackedTarget:
@@ -83,20 +92,31 @@ class PackedTarget:
         self._memory = memory_MD
         self._memory_spans = memory_spans
 
-    def itself(self, attention: Attention, x: Tensor) -> Tensor:
-        projected = _project(attention.inputs, x)
-        return self._spans.within(projected, attention.heads, True, *attention.chance())
+    def itself(self, attention: Attention, x_ND: Tensor) -> Tensor:
+        return _attend_within(attention, x_ND, self._spans, causal=True)
 
-    def source(self, attention: Attention, x: Tensor) -> Tensor:
+    def source(self, attention: Attention, x_ND: Tensor) -> Tensor:
         assert attention.query is not None
-        queries, memory = _project(attention.query, x), _project(attention.inputs, self._memory)
-        return self._spans.across(
-            queries, memory, self._memory_spans, attention.heads, *attention.chance()
+        queries_ND = _project(attention.query, x_ND)
+        memory_MX = _project(attention.inputs, self._memory)
+        spans, memory_spans = self._spans, self._memory_spans
+        return attend_across(
+            queries_ND.view(queries_ND.size(0), attention.heads, -1),
+            memory_MX.view(memory_MX.size(0), 2, attention.heads, -1),
+            (spans.starts, memory_spans.starts),
+            (spans.longest, memory_spans.longest),
+            *attention.chance(),
         )
 
 
-def _project(layer: Linear, x: Tensor) -> Tensor:
-    return linear(x, layer.weight, layer.bias)
+def _attend_within(attention: Attention, x_ND: Tensor, spans: Spans, causal: bool) -> Tensor:
+    projected_NX = _project(attention.inputs, x_ND)
+    projected_N3HK = projected_NX.view(projected_NX.size(0), 3, attention.heads, -1)
+    return attend_within(projected_N3HK, spans.starts, spans.longest, causal, *attention.chance())
+
+
+def _project(layer: Linear, x_ND: Tensor) -> Tensor:
+    return linear(x_ND, layer.weight, layer.bias)
 
 
 # Translating.

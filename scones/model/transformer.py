@@ -73,23 +73,6 @@ class Dropout(nn.Module):
         return functional.dropout(x, self.rate)
 
 
-def hashed_dropout(x: Tensor, rate: float, seed: Tensor) -> Tensor:
-    """Drop the numbers whose place and `seed` (a scalar, int32) hash to the lowest values.
-
-    The kernels do so themselves (`scones.kernels.norm`); this is their twin.
-    """
-    place = torch.arange(x.numel(), dtype=torch.int32, device=x.device).view(x.shape)
-    lowest_kept = round(rate * 2**32) - 2**31
-    return torch.where(_hash(place, seed) >= lowest_kept, x * (1 / (1 - rate)), 0.0)
-
-
-def _hash(number: Tensor, seed: Tensor) -> Tensor:
-    """Scatter numbers evenly over all 32 bits: multiply and fold, again and again."""
-    number = (number ^ seed) * -0x61C88647
-    number = (number ^ ((number >> 16) & 0xFFFF)) * -0x7A143595
-    return (number ^ ((number >> 13) & 0x7FFFF)) * -0x3D4D51CB
-
-
 # Linear layers, plain and prepacked.
 
 
@@ -214,13 +197,17 @@ class Attention(nn.Module):
         return self.noise.seeds_S[self.site], self.dropout if self.training else 0.0
 
 
-class Attend(Protocol):
+class AttendItself(Protocol):
     """How a block's positions attend; what is mixed has yet to go through `attention.output`."""
 
-    def itself(self, attention: Attention, x: Tensor) -> Tensor:
+    def itself(self, attention: Attention, x: Tensor, /) -> Tensor:
         """Attend from normed positions over their own sequence."""
 
-    def source(self, attention: Attention, x: Tensor) -> Tensor:
+
+class Attend(AttendItself, Protocol):
+    """The same for a decoder, which also looks at the source."""
+
+    def source(self, attention: Attention, x: Tensor, /) -> Tensor:
         """Attend from normed target positions over the source."""
 
 
@@ -233,9 +220,6 @@ class WholeSource:
     def itself(self, attention: Attention, x_BSD: Tensor) -> Tensor:
         queries, keys, values = attention.split_heads(attention.inputs(x_BSD), parts=3)
         return attention.attend(queries, keys, values, self._mask)
-
-    def source(self, attention: Attention, x: Tensor) -> Tensor:
-        raise NotImplementedError  # an encoder has nothing but the source
 
 
 class WholeTarget:
@@ -337,7 +321,7 @@ class DecoderLayer(nn.Module):
         self.feed_forward_dropout = Dropout(config.dropout, noise)
 
 
-def encoder_block(layer: EncoderLayer, stream: Stream, attend: Attend) -> None:
+def encoder_block(layer: EncoderLayer, stream: Stream, attend: AttendItself) -> None:
     mixed = attend.itself(layer.attention, stream.normed(layer.attention_norm))
     stream.add(mixed, layer.attention.output, layer.attention_dropout)
     _feed_forward_block(layer, stream)
@@ -417,7 +401,7 @@ class Transformer(nn.Module):
         x_BSD = embedded_BSD + self.positions[: source_BS.size(1)]
         return self.run_encoder(Stream(self.source_dropout(x_BSD)), WholeSource(mask))
 
-    def run_encoder(self, stream: Stream, attend: Attend) -> Tensor:
+    def run_encoder(self, stream: Stream, attend: AttendItself) -> Tensor:
         for layer in self.encoder:
             encoder_block(cast(EncoderLayer, layer), stream, attend)
         return stream.normed(self.encoder_norm)

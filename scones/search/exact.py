@@ -63,10 +63,7 @@ class Expander(Protocol):
 
     @property
     def bytes_a_row(self) -> int:
-        """The memory that keys and values of a prefix take."""
-
-    def bytes_a_source(self, length: int) -> int:
-        """Give the memory that a source of so many tokens takes."""
+        """The memory that keys and values of a prefix take, or of a token of a source."""
 
     def open(self, sources: Sequence[Sequence[int]], rows: int) -> None:
         """Encode sentences, given without their ends, and make room for so many prefixes."""
@@ -111,7 +108,7 @@ def exact_search(
     held = _held_memory(expander.device)
 
     def bytes_of(_: int, index: int) -> int:
-        return expander.bytes_a_source(len(sources[index]) + 1)
+        return expander.bytes_a_row * (len(sources[index]) + 1)
 
     # The sources of a load share a fifth of the memory; see `_Search` for the rest.
     for load in chunks(range(len(sources)), (bytes_of, memory // 5)):

@@ -269,20 +269,11 @@ class PooledTransformer:
         config = model.config
         self.vocabulary = config.vocabulary
         self._layers = list(self._model.decoder_layers())
-        self._number = 2 * config.size * len(self._layers) * self.precision.itemsize
+        self.bytes_a_row = 2 * config.size * len(self._layers) * self.precision.itemsize
         self._pools_P2D: list[Tensor] = []
         self._memories_S2D: list[Tensor] = []
         self._spans: list[slice] = []
         """Where each source lies in them."""
-
-    @property
-    def bytes_a_row(self) -> int:
-        """The memory that keys and values of a prefix take."""
-        return self._number
-
-    def bytes_a_source(self, length: int) -> int:
-        """Give the memory that a source takes."""
-        return self._number * length
 
     @torch.inference_mode()
     def open(self, sources: Sequence[Sequence[int]], rows: int) -> None:

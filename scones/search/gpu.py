@@ -23,9 +23,9 @@ import torch
 from torch import Tensor
 
 from scones.hardware import spare_memory
+from scones.kernels import PackedTokens, packed_tokens
 from scones.kernels.decoding import advance
 from scones.model.gpu import Inference, Rows, Sources
-from scones.model.spans import PackedTokens, packed_tokens
 from scones.model.transformer import Transformer
 from scones.outputs import OutputLayer
 from scones.search.beam import Candidates, Finished, History, read_out
@@ -412,17 +412,9 @@ class PooledInference:
         config = model.config
         self.vocabulary = config.vocabulary
         self._layers, self._width = config.decoder_layers, 2 * config.size
+        self.bytes_a_row = _bytes_a_token(self._model)
         self._pools_P12D: list[Tensor] = []
         self._sources: Sources | None = None
-
-    @property
-    def bytes_a_row(self) -> int:
-        """The memory that keys and values of a prefix take."""
-        return self._width * self._layers * self.precision.itemsize
-
-    def bytes_a_source(self, length: int) -> int:
-        """Give the memory that a source takes."""
-        return self.bytes_a_row * length
 
     @torch.inference_mode()
     def open(self, sources: Sequence[Sequence[int]], rows: int) -> None:

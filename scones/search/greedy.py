@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -85,7 +85,7 @@ def should_leave(done: int, active: int) -> bool:
 
 @torch.inference_mode()
 def greedy_search(
-    model: Stepper[S],
+    model: Stepper[Any],
     output: OutputLayer,
     source_BS: Tensor,
     limits_B: Tensor,
@@ -97,11 +97,9 @@ def greedy_search(
     Neither softmax nor sigmoid changes the order of the logits, so no activation is computed at
     all unless `scores` asks for log-probabilities. `end` is the model's id of the end of sentence.
     """
-    running = _Running(model, output, source_BS, limits_B, scores, end)
-    sentences = running.sentences
-    while running.sentences:
-        running.step()
-    return [sentence.hypothesis(end) for sentence in sentences]
+    # A single batch: its state is never asked to join another.
+    (found,) = greedy_stream(model, output, [(source_BS, limits_B)], scores=scores, end=end)
+    return found
 
 
 @torch.inference_mode()
@@ -126,7 +124,7 @@ def greedy_stream(
         new = _Running(model, output, source_BS, limits_B, scores, end)
         begun.append(new.sentences)
         if running and running.sentences:
-            _join(running, new)
+            running.join(new)
         else:
             running = new
     while running and running.sentences:
@@ -156,12 +154,12 @@ class _Sentence:
         return hypothesis(self.ids, self.log_probs, self.limit, end)
 
 
-class _Running(Generic[S]):
+class _Running(Generic[J]):
     """The sentences that are being translated at the same time."""
 
     def __init__(
         self,
-        model: Stepper[S],
+        model: Stepper[J],
         output: OutputLayer,
         source_BS: Tensor,
         limits_B: Tensor,
@@ -183,6 +181,11 @@ class _Running(Generic[S]):
     def size(self) -> int:
         """Their source tokens, padding included."""
         return sum(sentence.size for sentence in self.sentences)
+
+    def join(self, new: _Running[J]) -> None:
+        self.state.join(new.state)
+        self.tokens_A = torch.cat([self.tokens_A, new.tokens_A])
+        self.sentences = self.sentences + new.sentences
 
     def step(self) -> None:
         """Write one token of every sentence; now and then those that are done leave."""
@@ -210,9 +213,3 @@ class _Running(Generic[S]):
             staying_A = torch.tensor(staying, device=self.tokens_A.device)
             self.state.keep(staying_A)
             self.tokens_A = self.tokens_A[staying_A]
-
-
-def _join(running: _Running[J], new: _Running[J]) -> None:
-    running.state.join(new.state)
-    running.tokens_A = torch.cat([running.tokens_A, new.tokens_A])
-    running.sentences = running.sentences + new.sentences

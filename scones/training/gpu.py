@@ -18,8 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from scones.kernels import IGNORED
-from scones.model.spans import PackedTokens, Spans, packed_tokens
+from scones.kernels import IGNORED, PackedTokens, Spans, packed_tokens
 from scones.model.transformer import Transformer
 from scones.processes import Processes
 from scones.text import PAD

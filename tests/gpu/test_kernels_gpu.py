@@ -236,8 +236,9 @@ def test_attention_is_near_float64(precision: torch.dtype, causal: bool, longest
 @each_precision
 @pytest.mark.parametrize("rate", [0.0, 0.1])
 def test_residual_dropout_and_norm_are_near_float64(precision: torch.dtype, rate: float) -> None:
+    from hashed_dropout import hashed_dropout
+
     from scones.kernels.norm import add_and_norm
-    from scones.model.transformer import hashed_dropout
 
     torch.manual_seed(6)
     rows, size = 20_001, 512

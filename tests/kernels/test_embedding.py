@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hashed_dropout import hashed_dropout
 from kernel_device import DEVICE
 
 from scones.kernels.embedding import embed
-from scones.model.transformer import hashed_dropout
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.4])

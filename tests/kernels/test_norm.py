@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hashed_dropout import hashed_dropout
 from kernel_device import DEVICE
 from torch import Tensor
 from torch.nn import functional
@@ -11,7 +12,6 @@ from torch.nn import functional
 from scones.kernels import norm
 from scones.kernels.norm import add_and_norm
 from scones.kernels.norm import norm as norm_alone
-from scones.model.transformer import hashed_dropout
 
 EPSILON = 1e-5
 

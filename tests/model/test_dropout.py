@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hashed_dropout import hashed_dropout
 from torch import Tensor
 
-from scones.model.transformer import Dropout, Noise, hashed_dropout
+from scones.model.transformer import Dropout, Noise
 
 ROWS, SIZE = 512, 256
 COUNT = ROWS * SIZE

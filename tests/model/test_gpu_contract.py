@@ -26,10 +26,10 @@ from torch.utils._pytree import tree_leaves
 from triton.runtime.interpreter import InterpretedFunction
 
 from scones.hardware import gpu_path
+from scones.kernels import PackedTokens, Spans
 from scones.model.config import ModelConfig
 from scones.model.folder import ModelFolder
 from scones.model.gpu import Inference, Rows, Sources
-from scones.model.spans import PackedTokens, Spans
 from scones.model.transformer import Transformer
 from scones.outputs import OutputLayer
 from scones.outputs.fused import fused_cross_entropy, fused_scones_loss

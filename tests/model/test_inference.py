@@ -7,9 +7,9 @@ import torch
 from kernel_device import DEVICE
 from torch import Tensor
 
+from scones.kernels import PackedTokens, Spans
 from scones.model.config import ModelConfig
 from scones.model.gpu import Inference, Rows, Sources, _Head
-from scones.model.spans import PackedTokens, Spans
 from scones.model.transformer import Transformer
 from scones.text import END, PAD
 

@@ -49,9 +49,6 @@ class ToyExpander:
         self.expanded: list[tuple[int, tuple[int, ...]]] = []
         self.most_rows = 0
 
-    def bytes_a_source(self, length: int) -> int:
-        return 100 * length
-
     def open(self, sources: Sequence[Sequence[int]], rows: int) -> None:
         self.sources = [source[0] for source in sources]
         self.prefixes: list[tuple[int, ...] | None] = [None] * rows

@@ -13,9 +13,8 @@ from kernel_device import DEVICE, make_usable
 from packed_batches import training_batches
 from torch import Tensor
 
-from scones.kernels import IGNORED
+from scones.kernels import IGNORED, PackedTokens
 from scones.model.config import ModelConfig
-from scones.model.spans import PackedTokens
 from scones.model.transformer import Transformer
 from scones.outputs import OutputLayer
 from scones.outputs.scones import Scones
