@@ -1,7 +1,15 @@
 """The paper's analysis of search, for any models: beams of many sizes against exact search.
 
-Everything goes into one folder: what every search gave (see `searched`), all figures as
-analysis.json, tables as analysis.md, and plots. Started again, only what is missing is searched.
+Everything goes into one folder: what every search gave, all figures as analysis.json, tables as
+analysis.md, and plots. Started again, only what is missing is searched:
+
+    NAME.beam4.json     the outputs of a beam of 4, written when all are there
+    NAME.exact.jsonl    a line for what the search was made with, then one for every sentence, in
+                        the order in which they were done; where another commit goes on, its
+                        results stand below a line for that
+
+What a search was made with (model, text, number format, limits) stands in its file; a file that was
+made with something else is refused.
 """
 
 from __future__ import annotations
@@ -13,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 import torch
 
@@ -29,171 +37,9 @@ from scones.search.frontier import ExactOptions
 from scones.translator import TooLong, Translation, Translator, load
 from scones.version import commit
 
-# Searches that were done already, as files: nothing has to be searched twice.
-#
-#     NAME.beam4.json     the outputs of a beam of 4, written when all are there
-#     NAME.exact.jsonl    a line for what the search was made with, then one for every sentence, in
-#                         the order in which they were done; it grows (where another commit goes on,
-#                         below a line for that), and a line that was cut off when a process was
-#                         killed is dropped
-#
-# What a search was made with (model, text, number format, limits) stands in its file; a file that
-# was made with something else is refused.
-
-
-@dataclass(frozen=True)
-class MadeWith:
-    """What decides the outcome of a search, and who made it."""
-
-    settings: Mapping[str, Any]
-    device: str
-    commit: str | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Give what stands in a file."""
-        return {"settings": dict(self.settings), "device": self.device, "commit": self.commit}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> MadeWith:
-        """Read what stands in a file."""
-        return cls(value["settings"], value["device"], value["commit"])
-
-    def check(self, path: Path, theirs: MadeWith, complete: bool) -> None:
-        """Refuse a file of another search; where a search is done, its device may be any."""
-        ours = {**self.settings, "device": self.device}
-        found = {**theirs.settings, "device": theirs.device}
-        for name in {**ours, **found}:
-            if complete and name == "device":
-                continue
-            if ours.get(name) != found.get(name):
-                raise SconesError(
-                    f"{path} was made with {name} {_shown(found.get(name))}, not "
-                    f"{_shown(ours.get(name))}; give the same again, choose another folder, or "
-                    "remove the file."
-                )
-
-
-def _shown(value: Any) -> str:
-    return "unlimited" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
-
-
-@dataclass(frozen=True)
-class BeamFile:
-    """The outputs of one beam."""
-
-    path: Path
-    made_with: MadeWith
-
-    def read(self) -> tuple[BeamRun, MadeWith] | None:
-        """Give what was kept; None where nothing was."""
-        if not self.path.exists():
-            return None
-        value = read_json(self.path)
-        try:
-            run = BeamRun([Output(**output) for output in value["outputs"]], value["seconds"])
-            theirs = MadeWith.from_json(value["made_with"])
-        except (KeyError, TypeError) as problem:
-            raise _damaged(self.path, problem) from None
-        self.made_with.check(self.path, theirs, complete=True)
-        return run, theirs
-
-    def write(self, run: BeamRun) -> None:
-        """Keep the outputs."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        value = {"made_with": self.made_with.to_json(), "seconds": run.seconds}
-        write_json(self.path, {**value, "outputs": [asdict(output) for output in run.outputs]})
-
-
-@dataclass(frozen=True)
-class ExactFile:
-    """The results of exact search for so many sentences, kept one by one."""
-
-    path: Path
-    made_with: MadeWith
-    sentences: int
-
-    def read(self) -> tuple[dict[int, ExactOutput], list[MadeWith]]:
-        """Give what was kept, by the number of the sentence, and all that it was made with."""
-        kept = [json.loads(line) for line in self._whole_lines()]
-        theirs: list[MadeWith] = []
-        found: dict[int, ExactOutput] = {}
-        try:
-            for line in kept:
-                if "made_with" in line or not theirs:
-                    theirs.append(MadeWith.from_json(line["made_with"]))
-                else:
-                    number = line.pop("sentence")
-                    found[number] = ExactOutput.from_json(line)
-        except (KeyError, TypeError) as problem:
-            raise _damaged(self.path, problem) from None
-        for one in theirs:
-            self.made_with.check(self.path, one, complete=len(found) == self.sentences)
-        if not found.keys() <= set(range(self.sentences)):
-            raise _damaged(self.path, ValueError("it has a sentence that is not in the text"))
-        return found, theirs
-
-    @contextmanager
-    def growing(self) -> Iterator[_Writer]:
-        """Open the file to append results."""
-        lines = self._whole_lines()
-        _, theirs = self.read()
-        if not theirs or theirs[-1].commit != self.made_with.commit:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            lines.append(_line({"made_with": self.made_with.to_json()}))
-        write_file(self.path, b"".join(lines))
-        with self.path.open("ab") as file:
-            yield _Writer(file)
-
-    def _whole_lines(self) -> list[bytes]:
-        """Read all lines but a last one that was cut off."""
-        if not self.path.exists():
-            return []
-        lines = self.path.read_bytes().splitlines(keepends=True)
-        for number, line in enumerate(lines, start=1):
-            try:
-                json.loads(line)
-            except ValueError as problem:
-                if number < len(lines):
-                    raise _damaged(self.path, problem, number) from None
-                return lines[:-1]
-        return lines if not lines or lines[-1].endswith(b"\n") else lines[:-1]
-
-
-def read_modes(path: Path) -> list[str]:
-    """Give what exact search found, in the order of the sentences."""
-    lines = map(json.loads, path.read_bytes().splitlines())
-    found = {line["sentence"]: line["text"] for line in lines if "sentence" in line}
-    return [found[number] for number in sorted(found)]
-
-
-@dataclass(frozen=True)
-class _Writer:
-    file: IO[bytes]
-
-    def write(self, sentence: int, output: ExactOutput) -> None:
-        """Append a result; it is in the file when this returns."""
-        self.file.write(_line({"sentence": sentence, **asdict(output)}))
-        self.file.flush()
-
-
-def _line(value: dict[str, Any]) -> bytes:
-    return json.dumps(value, ensure_ascii=False).encode() + b"\n"
-
-
-def _damaged(path: Path, problem: Exception, line: int | None = None) -> SconesError:
-    place = f"{path}, line {line}," if line else f"{path}"
-    return SconesError(f"{place} is damaged ({problem}); remove the file to search again.")
-
-
 FIRST_BEAM = 4
 """The beam whose results exact search begins with."""
 LIMITS = ("max_states", "max_seconds", "sentence_seconds", "max_memory")
-
-Progress = Callable[[str, int, int], None]
-
-
-def _silent(task: str, done: int, total: int) -> None:
-    pass
 
 
 @dataclass(frozen=True)
@@ -210,42 +56,34 @@ class Analyzer:
     device: str = "auto"
     precision: Literal["float32", "bf16"] = "float32"
     too_long: TooLong = "error"
-    progress: Progress = _silent
-    """Told what is being done, how many of its sentences are, and of how many."""
+    progress: Callable[[str, int, int], None] = lambda task, done, total: None
+    """Called with what is being done, how many of its sentences are done, and of how many."""
 
     def run(self) -> dict[str, Any]:
-        """Search what was not searched yet; gives all figures, ready for JSON."""
+        """Search what was not searched yet and return all figures, ready for JSON."""
         check_references(self.sources, self.references)
         for size in self.beam_sizes:
             SearchOptions("beam", size)  # refuses a size that has no meaning
         if self.folder.exists() and not self.folder.is_dir():
             raise SconesError(f"{self.folder} is a file; give a folder to write to.")
-        for name, folder in self.models.items():  # a refusal comes before hours of work, not after
-            self._system(name, folder).check()
+        systems = [_System(self, name, folder) for name, folder in self.models.items()]
+        for system in systems:  # a refusal comes before hours of work, not after
+            system.check()
         with sole_use(self.folder):
-            return self._figures()
-
-    def _figures(self) -> dict[str, Any]:
-        return {
-            **Provenance.now(self.device, self.models).to_json(),
-            "source_digest": texts_digest(self.sources),
-            "reference_digests": [texts_digest(texts) for texts in self.references],
-            "sentences": len(self.sources),
-            "precision": self.precision,
-            "first_beam": FIRST_BEAM,
-            "limits": None if self.limits is None else _limits(self.limits),
-            "systems": {
-                name: self._system(name, folder).run() for name, folder in self.models.items()
-            },
-        }
-
-    def _system(self, name: str, folder: Path) -> _System:
-        if not name or "/" in name or name.startswith("."):
-            raise SconesError(
-                f"'{name}' cannot be the beginning of a file's name; name the model with "
-                f"NAME=FOLDER, for example first={folder}."
-            )
-        return _System(self, name, folder)
+            return {
+                **Provenance.now(self.device, self.models).to_json(),
+                "source_digest": texts_digest(self.sources),
+                "reference_digests": [texts_digest(texts) for texts in self.references],
+                "sentences": len(self.sources),
+                "precision": self.precision,
+                "first_beam": FIRST_BEAM,
+                "limits": None if self.limits is None else _limits(self.limits),
+                # One after the other: a system is made anew here so that only one model at a time
+                # is in memory.
+                "systems": {
+                    name: _System(self, name, folder).run() for name, folder in self.models.items()
+                },
+            }
 
 
 @dataclass(frozen=True)
@@ -257,14 +95,18 @@ class _System:
     folder: Path
 
     def check(self) -> None:
-        """Refuse a model that is not there, and files of other searches."""
+        """Refuse a name that makes no file, a model that is not there, files of other searches."""
+        if not self.name or "/" in self.name or self.name.startswith("."):
+            raise SconesError(
+                f"'{self.name}' cannot be the beginning of a file's name; name the model with "
+                f"NAME=FOLDER, for example first={self.folder}."
+            )
         for size in self.plan.beam_sizes:
             self._beam_file(size).read()
         if self.plan.limits is not None:
-            self._exact_file.read()
+            self._exact_file(self.plan.limits).read()
 
     def run(self) -> dict[str, Any]:
-        """Search, and give the figures of this model."""
         made: list[MadeWith] = []
         beams = {}
         for size in sorted(set(self.plan.beam_sizes)):
@@ -299,7 +141,7 @@ class _System:
         return run, file.made_with
 
     def _exact(self, limits: ExactOptions) -> tuple[list[ExactOutput], list[MadeWith]]:
-        file, task = self._exact_file, f"{self.name}: exact search"
+        file, task = self._exact_file(limits), f"{self.name}: exact search"
         sentences = self.plan.sources
         found, _ = file.read()
         left = [index for index in range(len(sentences)) if index not in found]
@@ -311,25 +153,21 @@ class _System:
                 FIRST_BEAM,
                 self.plan.too_long,
             )
-            with file.growing() as writer:
-                for place, result in results:
+            with file.growing() as append:
+                for index, result in results:
                     output = ExactOutput(
                         **_output(result.translations[0]), certificate=result.certificate
                     )
-                    writer.write(left[place], output)
-                    found[left[place]] = output
+                    append(left[index], output)
+                    found[left[index]] = output
                     self.plan.progress(task, len(found), len(sentences))
         return [found[index] for index in range(len(sentences))], file.read()[1]
 
     def _beam_file(self, size: int) -> BeamFile:
-        settings = {**self._settings, "beam_size": size}
-        return BeamFile(self._path(f"beam{size}.json"), self._made_with(settings))
+        return BeamFile(self._path(f"beam{size}.json"), self._made_with({"beam_size": size}))
 
-    @property
-    def _exact_file(self) -> ExactFile:
-        assert self.plan.limits is not None
-        settings = {**self._settings, "first_beam": FIRST_BEAM, **_limits(self.plan.limits)}
-        made_with = self._made_with(settings)
+    def _exact_file(self, limits: ExactOptions) -> ExactFile:
+        made_with = self._made_with({"first_beam": FIRST_BEAM, **_limits(limits)})
         return ExactFile(self._path("exact.jsonl"), made_with, len(self.plan.sources))
 
     def _path(self, ending: str) -> Path:
@@ -338,7 +176,7 @@ class _System:
     def _made_with(self, settings: dict[str, Any]) -> MadeWith:
         device = choose_device(self.plan.device)
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-        return MadeWith(settings, name, commit())
+        return MadeWith({**self._settings, **settings}, name, commit())
 
     @cached_property
     def _settings(self) -> dict[str, Any]:
@@ -373,4 +211,136 @@ def _remaining(limits: ExactOptions, found: Mapping[int, ExactOutput]) -> ExactO
     if limits.max_seconds is None:
         return limits
     spent = sum(one.certificate.seconds for one in found.values() if one.certificate is not None)
+    # Never 0, which is no limit that exact search takes: what is left then gets no time.
     return replace(limits, max_seconds=max(limits.max_seconds - spent, 1e-9))
+
+
+@dataclass(frozen=True)
+class MadeWith:
+    """What decides the outcome of a search, and who made it; so it stands in the files."""
+
+    settings: dict[str, Any]
+    device: str
+    commit: str | None
+
+    def check(self, path: Path, theirs: MadeWith, complete: bool) -> None:
+        """Refuse a file of another search; where a search is done, its device may be any."""
+        ours = {**self.settings, "device": self.device}
+        found = {**theirs.settings, "device": theirs.device}
+        for name in {**ours, **found}:
+            if complete and name == "device":
+                continue
+            if ours.get(name) != found.get(name):
+                raise SconesError(
+                    f"{path} was made with {name} {_shown(found.get(name))}, not "
+                    f"{_shown(ours.get(name))}; give the same again, choose another folder, or "
+                    "remove the file."
+                )
+
+
+def _shown(value: Any) -> str:
+    return "unlimited" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+@dataclass(frozen=True)
+class BeamFile:
+    """The outputs of one beam."""
+
+    path: Path
+    made_with: MadeWith
+
+    def read(self) -> tuple[BeamRun, MadeWith] | None:
+        """What was kept; None where nothing was."""
+        if not self.path.exists():
+            return None
+        value = read_json(self.path)
+        try:
+            run = BeamRun([Output(**output) for output in value["outputs"]], value["seconds"])
+            theirs = MadeWith(**value["made_with"])
+        except (KeyError, TypeError) as problem:
+            raise _damaged(self.path, problem) from None
+        self.made_with.check(self.path, theirs, complete=True)
+        return run, theirs
+
+    def write(self, run: BeamRun) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        value = {"made_with": asdict(self.made_with), "seconds": run.seconds}
+        write_json(self.path, {**value, "outputs": [asdict(output) for output in run.outputs]})
+
+
+@dataclass(frozen=True)
+class ExactFile:
+    """The results of exact search for so many sentences, kept one by one as they are found."""
+
+    path: Path
+    made_with: MadeWith
+    sentences: int
+
+    def read(self) -> tuple[dict[int, ExactOutput], list[MadeWith]]:
+        """What was kept, by the number of the sentence, and all that it was made with."""
+        theirs: list[MadeWith] = []
+        found: dict[int, ExactOutput] = {}
+        try:
+            for line in map(json.loads, self._whole_lines()):
+                if "made_with" in line or not theirs:
+                    theirs.append(MadeWith(**line["made_with"]))
+                else:
+                    number = line.pop("sentence")
+                    found[number] = ExactOutput.from_json(line)
+        except (KeyError, TypeError) as problem:
+            raise _damaged(self.path, problem) from None
+        for one in theirs:
+            self.made_with.check(self.path, one, complete=len(found) == self.sentences)
+        if not found.keys() <= set(range(self.sentences)):
+            raise _damaged(self.path, ValueError("it has a sentence that is not in the text"))
+        return found, theirs
+
+    @contextmanager
+    def growing(self) -> Iterator[Callable[[int, ExactOutput], None]]:
+        """Open the file to append results, each of which is in the file when the call returns."""
+        lines = self._whole_lines()
+        _, theirs = self.read()
+        if not theirs or theirs[-1].commit != self.made_with.commit:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            lines.append(_line({"made_with": asdict(self.made_with)}))
+        # Written anew before it grows: half a line that a killed process left would otherwise be
+        # joined to the next result.
+        write_file(self.path, b"".join(lines))
+        with self.path.open("ab") as file:
+
+            def append(sentence: int, output: ExactOutput) -> None:
+                file.write(_line({"sentence": sentence, **asdict(output)}))
+                file.flush()
+
+            yield append
+
+    def _whole_lines(self) -> list[bytes]:
+        """All lines but a last one that was cut off when a process was killed."""
+        if not self.path.exists():
+            return []
+        lines = self.path.read_bytes().splitlines(keepends=True)
+        for number, line in enumerate(lines, start=1):
+            try:
+                json.loads(line)
+            except ValueError as problem:
+                if number < len(lines):
+                    raise _damaged(self.path, problem, number) from None
+                return lines[:-1]
+        # JSON that is whole can still be cut: in front of its line end.
+        return lines if not lines or lines[-1].endswith(b"\n") else lines[:-1]
+
+
+def read_modes(path: Path) -> list[str]:
+    """What exact search found, in the order of the sentences."""
+    lines = map(json.loads, path.read_bytes().splitlines())
+    found = {line["sentence"]: line["text"] for line in lines if "sentence" in line}
+    return [found[number] for number in sorted(found)]
+
+
+def _line(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode() + b"\n"
+
+
+def _damaged(path: Path, problem: Exception, line: int | None = None) -> SconesError:
+    where = f"{path}, line {line}," if line else f"{path}"
+    return SconesError(f"{where} is damaged ({problem}); remove the file to search again.")

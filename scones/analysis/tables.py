@@ -30,16 +30,23 @@ def model_digest(folder: Path) -> str:
 
 
 Row = dict[str, Any]
+Cell = Callable[[Row], str]
+"""Shows a number of a model, or of one of its searches."""
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """Show the figures of `Analyzer.run`."""
+    """The figures of `Analyzer.run`."""
     lines = [f"# Beam search and exact search, {result['sentences']:,} sentences", ""]
     if result["limits"] is not None:
         lines += [limits_sentence(result["limits"], result["first_beam"]), ""]
-    for title, note, table in _tables(result["systems"]):
+    for title, note, columns in _tables(result["systems"]):
+        rows = [
+            [name, *(cell(row) for cell in columns.values())]
+            for name, row in result["systems"].items()
+        ]
+        table = table_lines(["model", *columns], rows)
         lines += [f"## {title}", "", *([note, ""] if note else []), *table, ""]
-    lines += [*_facts(result), ""]
+    lines += [*_provenance(result), ""]
     return "\n".join(lines)
 
 
@@ -62,93 +69,76 @@ def limits_sentence(limits: dict[str, Any], first_beam: int) -> str:
     )
 
 
-def _tables(systems: dict[str, Row]) -> Iterator[tuple[str, str, list[str]]]:
-    """Give titles, notes and tables."""
-    has_exact = any(row["exact"] for row in systems.values())
-    yield "BLEU", "", _by_search(systems, lambda found: f"{found['outputs']['bleu']:.2f}")
-    ratio = _by_search(systems, lambda found: f"{found['outputs']['length_ratio']:.3f}")
+def _tables(systems: dict[str, Row]) -> Iterator[tuple[str, str, dict[str, Cell]]]:
+    """Titles, notes, and columns: a heading and how to show what stands below it."""
+    first = next(iter(systems.values()))
+    sizes, has_exact = list(first["beams"]), first["exact"] is not None
+
+    def by_search(cell: Cell, exact: bool = has_exact) -> dict[str, Cell]:
+        """A column for every beam size, and one for exact search."""
+        columns: dict[str, Cell] = {
+            f"beam {size}": lambda row, size=size: cell(row["beams"][size])  # type: ignore[misc]
+            for size in sizes
+        }
+        return columns | ({"exact": lambda row: cell(row["exact"])} if exact else {})
+
+    yield "BLEU", "", by_search(lambda found: f"{found['outputs']['bleu']:.2f}")
+    ratio = by_search(lambda found: f"{found['outputs']['length_ratio']:.3f}")
     yield "Length ratio", "Tokens of the output over tokens of the reference.", ratio
     if has_exact:
         note = "Share of the sentences with a proved mode for which a beam did not find it."
-        yield "Search errors", note, _error_table(systems)
-    empty = _by_search(systems, lambda found: percent(found["outputs"]["empty"]))
+        errors = by_search(lambda found: percent(found["errors"]["share"]), exact=False)
+        yield (
+            "Search errors",
+            note,
+            errors | {"sentences": _proved, "outputs above the mode": _above},
+        )
+    empty = by_search(lambda found: percent(found["outputs"]["empty"]))
     yield "Empty outputs", "Share of the sentences.", empty
-    yield "Log-probabilities", "Mean ± deviation of the outputs.", _log_prob_table(systems)
+    log_probs = by_search(lambda found: _spread(found["outputs"]["log_probs"]))
     if has_exact:
-        yield "Exact search: proofs", "", _proof_table(systems)
-        note = "Mean, median and largest of a sentence."
-        yield "Exact search: work", note, _work_table(systems)
-    seconds = _by_search(systems, lambda found: _seconds(found["seconds"]), exact=False)
-    yield (
-        "Seconds of beam search",
-        "For all sentences together; the first has to get ready.",
-        seconds,
-    )
+        log_probs["the empty translation"] = lambda row: _spread(row["exact"]["empty_log_probs"])
+    yield "Log-probabilities", "Mean ± deviation of the outputs.", log_probs
+    if has_exact:
+        yield "Exact search: proofs", "", _proofs()
+        yield "Exact search: work", "Mean, median and largest of a sentence.", _work()
+    note = "For all sentences together; the first has to get ready."
+    yield "Seconds of beam search", note, by_search(lambda found: _seconds(found["seconds"]), False)
 
 
-def _by_search(
-    systems: dict[str, Row], cell: Callable[[Row], str], exact: bool = True
-) -> list[str]:
-    """Make a table with a column for every beam size, and one for exact search."""
-    sizes = _sizes(systems)
-    exact = exact and any(row["exact"] for row in systems.values())
-    heads = [f"beam {size}" for size in sizes] + ["exact"] * exact
-    rows = []
-    for name, row in systems.items():
-        found = [row["beams"][size] for size in sizes] + [row["exact"]] * exact
-        rows.append([name, *map(cell, found)])
-    return table_lines(["model", *heads], rows)
+def _proved(row: Row) -> str:
+    return f"{row['exact']['proved']:,}"
 
 
-def _error_table(systems: dict[str, Row]) -> list[str]:
-    sizes = _sizes(systems)
-    rows = []
-    for name, row in systems.items():
-        errors = [row["beams"][size]["errors"] for size in sizes]
-        shares = [percent(found["share"]) for found in errors]
-        above = sum(found["above"] for found in errors)
-        rows.append([name, *shares, f"{row['exact']['proved']:,}", f"{above:,}"])
-    heads = [f"beam {size}" for size in sizes]
-    return table_lines(["model", *heads, "sentences", "outputs above the mode"], rows)
+def _above(row: Row) -> str:
+    return f"{sum(found['errors']['above'] for found in row['beams'].values()):,}"
 
 
-def _log_prob_table(systems: dict[str, Row]) -> list[str]:
-    table = _by_search(systems, lambda found: _spread(found["outputs"]["log_probs"]))
-    if not any(row["exact"] for row in systems.values()):
-        return table
-    empty = [_spread(row["exact"]["empty_log_probs"]) for row in systems.values()]
-    added = [" the empty translation |", "---:|", *(f" {cell} |" for cell in empty)]
-    return [line + more for line, more in zip(table, added, strict=True)]
+def _proofs() -> dict[str, Cell]:
+    def stopped_by(limit: str) -> Cell:
+        return lambda row: f"{row['exact']['stopped_by'].get(limit, 0):,}"
+
+    return {
+        "searched": lambda row: f"{row['exact']['outputs']['searched']:,}",
+        "proved": _proved,
+        "unfinished": lambda row: percent(row["exact"]["unproved"]),
+        **{f"stopped by {one}": stopped_by(one) for one in ("states", "time", "memory", "length")},
+        "empty among proved modes": lambda row: percent(row["exact"]["empty_modes"]),
+    }
 
 
-def _proof_table(systems: dict[str, Row]) -> list[str]:
-    limits = ("states", "time", "memory", "length")
-    rows = []
-    for name, row in systems.items():
-        exact = row["exact"]
-        counts = [f"{exact['stopped_by'].get(limit, 0):,}" for limit in limits]
-        modes = [percent(exact["unproved"]), *counts, percent(exact["empty_modes"])]
-        rows.append([name, f"{exact['outputs']['searched']:,}", f"{exact['proved']:,}", *modes])
-    stopped = [f"stopped by {limit}" for limit in limits]
-    heads = ["model", "searched", "proved", "unfinished", *stopped, "empty among proved modes"]
-    return table_lines(heads, rows)
+def _work() -> dict[str, Cell]:
+    def summary(kind: str, key: str, shown: Callable[[float], str]) -> Cell:
+        return lambda row: shown(row["exact"][kind][key]) if row["exact"][kind] else "–"
+
+    return {
+        f"{kind}, {key}": summary(kind, key, shown)
+        for kind, shown in (("states", "{:,.0f}".format), ("seconds", _seconds))
+        for key in ("mean", "median", "largest")
+    }
 
 
-def _work_table(systems: dict[str, Row]) -> list[str]:
-    rows = []
-    for name, row in systems.items():
-        states, seconds = row["exact"]["states"], row["exact"]["seconds"]
-        cells = [name]
-        for about, shown in ((states, "{:,.0f}".format), (seconds, _seconds)):
-            cells += [shown(about[key]) if about else "–" for key in ("mean", "median", "largest")]
-        rows.append(cells)
-    heads = [
-        f"{kind}, {key}" for kind in ("states", "seconds") for key in ("mean", "median", "largest")
-    ]
-    return table_lines(["model", *heads], rows)
-
-
-def _facts(result: dict[str, Any]) -> Iterator[str]:
+def _provenance(result: dict[str, Any]) -> Iterator[str]:
     systems = result["systems"]
     first = next(iter(systems.values()))
     search = first["exact"] or next(iter(first["beams"].values()))
@@ -169,7 +159,7 @@ def _facts(result: dict[str, Any]) -> Iterator[str]:
 def table_lines(
     heads: Sequence[str], rows: Sequence[Sequence[str]], words: bool = False
 ) -> list[str]:
-    """Give the lines of a table whose columns, but the first, are numbers or `words`."""
+    """The lines of a table whose columns, but the first, are numbers or `words`."""
     ruler = "|---|" + ("---|" if words else "---:|") * (len(heads) - 1)
     return [_row(heads), ruler, *map(_row, rows)]
 
@@ -178,12 +168,8 @@ def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def _sizes(systems: dict[str, Row]) -> list[str]:
-    return list(next(iter(systems.values()))["beams"])
-
-
 def percent(share: float | None) -> str:
-    """Show a share; a dash where there is none."""
+    """A share; a dash where there is none."""
     return "–" if share is None else f"{share:.2%}"
 
 
