@@ -1,9 +1,14 @@
-"""The dial for ambiguity as a plot: a curve of every measure against the temperature."""
+"""Plots: what the paper's figures 3 to 7 show, for any models, and the dial for ambiguity.
+
+Plots are drawn from the JSON of an analysis, so that they can be drawn again. matplotlib is no part
+of an installation; without it there are no plots, and all else is the same.
+"""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,11 +17,6 @@ from scones.files import write_file
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-# The figures of an analysis as plots: what the paper's figures 3 to 7 show, for any models.
-#
-# Plots are drawn from the JSON of an analysis, so that they can be drawn again. matplotlib is no
-# part of an installation; without it there are no plots, and all else is the same.
 
 Row = dict[str, Any]
 Data = TypeVar("Data")
@@ -36,16 +36,12 @@ COLOURS = ("#0f766e", "#c2410c", "#7e22ce", "#2563eb", "#ca8a04", "#be185d", "#3
 
 
 def can_draw() -> bool:
-    """Say whether matplotlib is installed."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        return False
-    return True
+    """Whether matplotlib is installed."""
+    return find_spec("matplotlib") is not None
 
 
 def draw(result: dict[str, Any], folder: Path) -> list[Path]:
-    """Draw the figures of `Analyzer.run` into a folder; gives the files."""
+    """Draw the figures of `Analyzer.run` into a folder and return the files."""
     systems: dict[str, Row] = result["systems"]
     plots: dict[str, Callable[[dict[str, Row]], Figure]] = {
         "bleu": lambda rows: _curves(rows, "BLEU", _bleu),
@@ -61,14 +57,28 @@ def draw(result: dict[str, Any], folder: Path) -> list[Path]:
 
 
 def save(path: Path, plot: Callable[[Data], Figure], data: Data) -> Path:
-    """Draw data in the style of all plots and write an SVG file; gives its path."""
+    """Draw data in the style of all plots, write an SVG file and return its path."""
     import matplotlib as mpl
 
     content = io.BytesIO()
     with mpl.rc_context(STYLE):
+        # A date would make every drawing of the same numbers another file.
         plot(data).savefig(content, format="svg", metadata={"Date": None})
     write_file(path, content.getvalue())
     return path
+
+
+def new_figure(panels: int = 1) -> tuple[Figure, list[Axes]]:
+    """A figure with so many panels side by side, and the panels."""
+    figure = _empty_figure(7, 4)
+    return figure, list(figure.subplots(1, panels, squeeze=False)[0])
+
+
+def _empty_figure(width: float, height: float) -> Figure:
+    # Not by way of pyplot, which keeps figures, and asks for a screen.
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 def _bleu(found: Row) -> float:
@@ -87,7 +97,7 @@ def _errors(found: Row) -> float:
 def _curves(
     systems: dict[str, Row], label: str, value: Callable[[Row], float], exact: bool = True
 ) -> Figure:
-    """Draw a curve a model against the beam size; exact search is the point at its end."""
+    """A curve per model against the beam size; exact search is the point at its end."""
     figure, (axes,) = new_figure()
     sizes = [int(size) for size in next(iter(systems.values()))["beams"]]
     end = 4 * sizes[-1]  # exact search is a beam that never drops anything
@@ -108,7 +118,7 @@ def _curves(
 
 
 def _draw_exact(systems: dict[str, Row]) -> Figure:
-    """Draw BLEU and length ratio of exact search, a bar a model."""
+    """BLEU and length ratio of exact search, a bar per model."""
     figure, (left, right) = new_figure(panels=2)
     for axes, label, value in ((left, "BLEU", _bleu), (right, "length ratio", _length_ratio)):
         values = [value(row["exact"]) for row in systems.values()]
@@ -121,17 +131,19 @@ def _draw_exact(systems: dict[str, Row]) -> Figure:
 
 
 def _draw_log_probs(systems: dict[str, Row]) -> Figure:
-    """Draw the mean log-probabilities of modes and empty translations, with their deviations."""
+    """The mean log-probabilities of modes and empty translations, with their deviations."""
     figure, (axes,) = new_figure()
-    kinds = (
-        ("best translation", lambda exact: exact["outputs"]["log_probs"], -0.2, "#374151"),
-        ("empty translation", lambda exact: exact["empty_log_probs"], 0.2, "#d1d5db"),
-    )
-    for label, pick, shift, colour in kinds:
-        known = [(place, pick(row["exact"])) for place, row in enumerate(systems.values())]
-        known = [(place, summary) for place, summary in known if summary is not None]
+    exact = [row["exact"] for row in systems.values()]
+    modes = [found["outputs"]["log_probs"] for found in exact]
+    empty = [found["empty_log_probs"] for found in exact]
+    for label, summaries, shift, colour in (
+        ("best translation", modes, -0.2, "#374151"),
+        ("empty translation", empty, 0.2, "#d1d5db"),
+    ):
+        # A model of which nothing was searched has no summary, and keeps its place.
+        known = [(index, one) for index, one in enumerate(summaries) if one is not None]
         axes.bar(
-            [place + shift for place, _ in known],
+            [index + shift for index, _ in known],
             [summary["mean"] for _, summary in known],
             0.36,
             yerr=[summary["deviation"] for _, summary in known],
@@ -146,18 +158,11 @@ def _draw_log_probs(systems: dict[str, Row]) -> Figure:
     return figure
 
 
-def new_figure(panels: int = 1) -> tuple[Figure, list[Axes]]:
-    """Give a figure with so many panels side by side, and the panels."""
-    # Not by way of pyplot, which keeps figures, and asks for a screen.
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    return figure, list(figure.subplots(1, panels, squeeze=False)[0])
-
-
 def _colours(systems: dict[str, Row]) -> list[str]:
-    return [COLOURS[place % len(COLOURS)] for place in range(len(systems))]
+    return [COLOURS[index % len(COLOURS)] for index in range(len(systems))]
 
+
+# The dial for ambiguity (`scones ibm3 measure`): a curve of every measure against the temperature.
 
 _MEASURES = {
     "T": ("translations", "different translations a word"),
@@ -177,30 +182,24 @@ _SUM = COLOURS[-1]
 
 def draw_ambiguity(rows: list[dict[str, Any]], path: Path) -> None:
     """Draw the rows of `Ambiguity.to_json` as an SVG file."""
-    save(path, _draw, rows)
+    save(path, _draw_ambiguity, rows)
 
 
-def _draw(rows: list[dict[str, Any]]) -> Figure:
-    # Not by way of pyplot, which keeps figures, and asks for a screen.
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(12, 6.5), layout="constrained")
+def _draw_ambiguity(rows: list[dict[str, Any]]) -> Figure:
+    figure = _empty_figure(12, 6.5)
     panels = figure.subplot_mosaic("EET;BLR")
-    _draw_entropy(panels["E"], rows)
-    for panel, (name, label) in _MEASURES.items():
-        axes, values = panels[panel], [row[name] for row in rows]
-        axes.plot([row["temperature"] for row in rows], values, "o-", color=_SUM)
-        axes.set(xlabel="temperature γ", ylabel=label)
-        axes.set_ylim(0, 1.1 * max(values) or 1)
-    return figure
-
-
-def _draw_entropy(axes: Axes, rows: list[dict[str, Any]]) -> None:
-    """Draw what the entropy is made of, one on another, the sum uppermost."""
     temperatures = [row["temperature"] for row in rows]
+    # What the entropy is made of, one on another, the sum uppermost.
+    axes = panels["E"]
     parts = [[row["entropy"][kind] for row in rows] for kind in _KINDS]
     axes.stackplot(temperatures, parts, labels=_KINDS.values(), colors=COLOURS, alpha=0.75)
     axes.plot(temperatures, [row["entropy"]["total"] for row in rows], "o-", color=_SUM)
     axes.set(xlabel="temperature γ", ylabel="entropy, bits a target word")
     handles, names = axes.get_legend_handles_labels()
     axes.legend(handles[::-1], names[::-1], loc="upper left")
+    for panel, (name, label) in _MEASURES.items():
+        axes, values = panels[panel], [row[name] for row in rows]
+        axes.plot(temperatures, values, "o-", color=_SUM)
+        axes.set(xlabel="temperature γ", ylabel=label)
+        axes.set_ylim(0, 1.1 * max(values) or 1)
+    return figure
