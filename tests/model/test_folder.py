@@ -1,33 +1,39 @@
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from scones.errors import SconesError
+from scones.files import read_json
 from scones.model.config import ModelConfig
-from scones.model.folder import ModelFacts, ModelFolder
+from scones.model.folder import ModelFacts, ModelFolder, Storage, read_facts
 from scones.model.transformer import Transformer
 
 HUGGING_FACE = """
 import sys, torch
-sys.modules["scones"] = None  # opening the folder must not need it
+sys.modules["scones"] = None  # opening a folder must not need it
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSeq2SeqLM
-model, report = AutoModelForSeq2SeqLM.from_pretrained(sys.argv[1], output_loading_info=True)
-problems = {name: sorted(keys) for name, keys in report.items() if keys}
-assert not problems, problems
-batch = load_file(sys.argv[2])
-with torch.no_grad():
-    logits = model.eval()(
-        input_ids=batch["source"],
-        attention_mask=batch["source"] != 0,
-        decoder_input_ids=batch["target"],
-    ).logits
-save_file({"logits": logits}, sys.argv[3])
+batch, found = load_file("batch"), {}
+for name in sys.argv[1:]:
+    model, report = AutoModelForSeq2SeqLM.from_pretrained(name, output_loading_info=True)
+    problems = {name: sorted(keys) for name, keys in report.items() if keys}
+    assert not problems, problems
+    with torch.no_grad():
+        found[name] = model.eval()(
+            input_ids=batch["source"],
+            attention_mask=batch["source"] != 0,
+            decoder_input_ids=batch["target"],
+        ).logits
+save_file(found, "logits")
 """
 
 
@@ -58,25 +64,24 @@ def folder_of(model: Transformer) -> ModelFolder:
     return ModelFolder(model, b"pieces", facts)
 
 
-@pytest.mark.parametrize("tied", [True, False])
-def test_hugging_face_gives_the_same_logits_without_scones(tied: bool, tmp_path: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
-    model = small_model(tied)
-    folder_of(model).save(tmp_path / "model")
+def test_hugging_face_gives_the_same_logits_without_scones(tmp_path: Path) -> None:
+    models = {name: small_model(name == "tied") for name in ("tied", "untied")}
+    for name, model in models.items():
+        folder_of(model).save(tmp_path / name)
     source = torch.randint(2, 50, (4, 9))
     source[1, 5:] = 0
     target = torch.randint(2, 50, (4, 7))
     target[:, 0] = 0
     save_file({"source": source, "target": target}, tmp_path / "batch")
-    command = [sys.executable, "-c", HUGGING_FACE, "model", "batch", "logits"]
+    command = [sys.executable, "-c", HUGGING_FACE, *models]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    theirs = load_file(tmp_path / "logits")["logits"]
-    with torch.no_grad():
-        ours = model.logits(model(source, target))
-    assert ours.abs().max() > 1
-    torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=0)
+    found = load_file(tmp_path / "logits")
+    for name, model in models.items():
+        with torch.no_grad():
+            ours = model.logits(model(source, target))
+        assert ours.abs().max() > 1
+        torch.testing.assert_close(ours, found[name], atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -99,70 +104,79 @@ def test_a_folder_that_exists_is_not_overwritten(tmp_path: Path) -> None:
     assert list((tmp_path / "model").iterdir()) == []
 
 
-def damage_nothing_there(folder: Path) -> None:
-    for path in folder.iterdir():
-        path.unlink()
+def without(name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).unlink()
 
 
-def damage_weights_cut(folder: Path) -> None:
-    path = folder / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:-1000])
+def cut(name: str) -> Callable[[Path], None]:
+    return lambda folder: os.truncate(folder / name, (folder / name).stat().st_size - 10)
 
 
-def damage_weights_missing(folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
+def config(change: Callable[[dict[str, Any]], None]) -> Callable[[Path], None]:
+    """Change what is read from config.json."""
+
+    def damage(folder: Path) -> None:
+        content = json.loads((folder / "config.json").read_text())
+        change(content)
+        (folder / "config.json").write_text(json.dumps(content))
+
+    return damage
 
 
-def damage_config(folder: Path) -> None:
-    (folder / "config.json").write_text("{")
+def number(file: str, tensor: str, value: float) -> Callable[[Path], None]:
+    """Replace the third row of a tensor."""
+
+    def damage(folder: Path) -> None:
+        tensors = load_file(folder / file)
+        tensors[tensor][3] = value
+        save_file(tensors, folder / file)
+
+    return damage
 
 
-def damage_sizes(folder: Path) -> None:
-    config = json.loads((folder / "config.json").read_text())
-    config["encoder_ffn_dim"] = 64
-    (folder / "config.json").write_text(json.dumps(config))
-
-
-def damage_types(folder: Path) -> None:
-    config = json.loads((folder / "config.json").read_text())
-    config["vocab_size"] = "many"
-    (folder / "config.json").write_text(json.dumps(config))
-
-
-def damage_output(folder: Path) -> None:
-    config = json.loads((folder / "config.json").read_text())
-    config["scones"]["output"] = 3
-    (folder / "config.json").write_text(json.dumps(config))
-
-
-def damage_numbers(folder: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
-    tensors = load_file(folder / "model.safetensors")
-    tensors["model.decoder.layers.1.fc1.weight"][3, 5] = float("nan")
-    save_file(tensors, folder / "model.safetensors")
-
-
-def damage_subwords(folder: Path) -> None:
-    (folder / "subwords.model").unlink()
+FLOATS, INT8 = "model.safetensors", "model.int8.safetensors"
 
 
 @pytest.mark.parametrize(
-    ("damage", "sentence"),
+    ("storage", "damage", "sentence"),
     [
-        (damage_nothing_there, "no config.json"),
-        (damage_weights_cut, "damaged"),
-        (damage_weights_missing, "incomplete"),
-        (damage_config, "not valid JSON"),
-        (damage_sizes, "does not fit"),
-        (damage_types, "'vocabulary' must be a whole number, not 'many'"),
-        (damage_output, "output layer"),
-        (damage_numbers, "not finite"),
-        (damage_subwords, "incomplete"),
+        ("float32", without("config.json"), "no config.json"),
+        ("float32", cut(FLOATS), f"{FLOATS} is damaged"),
+        ("float32", without(FLOATS), f"{FLOATS} does not exist; the model is incomplete"),
+        ("float32", cut("config.json"), "not valid JSON"),
+        ("float32", config(lambda all: all.update(encoder_ffn_dim=64)), "does not fit"),
+        (
+            "float32",
+            config(lambda all: all.update(vocab_size="many")),
+            "'vocabulary' must be a whole number, not 'many'",
+        ),
+        ("float32", config(lambda all: all.pop("d_model")), "is damaged: 'd_model' is missing"),
+        ("float32", config(lambda all: all["scones"].update(output=3)), "output layer"),
+        ("float32", config(lambda all: all["scones"].update(format=2)), "has format 2"),
+        (
+            "float32",
+            number(FLOATS, "model.decoder.layers.1.fc1.weight", float("nan")),
+            "holds a number that is not finite",
+        ),
+        ("float32", without("subwords.model"), "incomplete"),
+        ("int8", cut(INT8), f"{INT8} is damaged"),
+        ("int8", without(INT8), f"{INT8} does not exist; the model is incomplete"),
+        (
+            "int8",
+            number(INT8, "model.decoder.layers.0.fc1.weight.scale", float("inf")),
+            "holds a number that is not finite",
+        ),
+        (
+            "int8",
+            config(lambda all: all["scones"].update(storage="int3")),
+            "stored as 'int3', which this version of scones does not read",
+        ),
     ],
 )
-def test_a_damaged_folder_is_refused(damage, sentence: str, tmp_path: Path) -> None:
-    folder_of(small_model()).save(tmp_path / "model")
+def test_a_damaged_folder_is_refused(
+    storage: Storage, damage: Callable[[Path], None], sentence: str, tmp_path: Path
+) -> None:
+    folder_of(small_model()).save(tmp_path / "model", storage=storage)
     damage(tmp_path / "model")
     with pytest.raises(SconesError, match=sentence):
         ModelFolder.load(tmp_path / "model")
@@ -174,6 +188,37 @@ def test_a_model_of_another_maker_is_refused(tmp_path: Path) -> None:
         ModelFolder.load(tmp_path)
     with pytest.raises(SconesError, match="does not exist"):
         ModelFolder.load(tmp_path / "nowhere")
+
+
+def test_what_a_folder_says_is_kept_as_it_was_said(tmp_path: Path) -> None:
+    section = {
+        "format": 1,
+        "output": {"layer": "softmax"},
+        "source_language": "de",
+        "target_language": "en",
+        "steps": 3,
+        "commit": None,
+        "scones_version": "0.1.0",
+        "scores": {},
+        "brewed": "for four minutes",  # by a version to come
+    }
+    facts = ModelFacts.from_json(section)
+    assert (facts.steps, facts.licence, facts.others) == (3, None, {"brewed": "for four minutes"})
+    assert json.dumps(facts.to_json()) == json.dumps(section)
+    assert "commit" not in replace(facts, scones_version=None).to_json()
+    model = small_model()
+    ModelFolder(model, b"pieces", facts).save(tmp_path / "model")
+    assert read_facts(tmp_path / "model") == facts
+
+
+def test_config_json_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from scones.model import folder
+
+    folder_of(small_model()).save(tmp_path / "model")
+    read: list[Path] = []
+    monkeypatch.setattr(folder, "read_json", lambda path: read.append(path) or read_json(path))
+    ModelFolder.load(tmp_path / "model")
+    assert read == [tmp_path / "model" / "config.json"]
 
 
 def test_the_card_is_a_table_that_a_signature_does_not_break() -> None:

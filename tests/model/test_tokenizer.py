@@ -286,6 +286,7 @@ json.dump({
 """
 
 
+@pytest.mark.slow
 def test_hugging_face_translates_as_we_do_without_scones(
     tiny_model: Path, tiny_subwords: bytes, tea_pairs
 ) -> None:

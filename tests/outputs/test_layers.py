@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar
-
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from scones import outputs
 from scones.errors import SconesError
-from scones.options import option
-from scones.outputs import OutputLayer, output_layer, register
+from scones.outputs import OutputLayer, output_layer
 from scones.outputs.scones import Scones
 from scones.outputs.softmax import Softmax
-from scones.search.engine import SearchOptions, search_corpus
 
 LAYERS = [Scones(alpha=0.3, label_smoothing=0.1), Softmax(label_smoothing=0.1)]
 
@@ -120,51 +113,3 @@ def test_scones_is_the_default() -> None:
 def test_settings_that_do_not_fit_are_refused(settings: dict[str, object], sentence: str) -> None:
     with pytest.raises(SconesError, match=sentence):
         output_layer(settings, "here")
-
-
-@pytest.fixture
-def cooled_layer() -> Iterator[type[OutputLayer]]:
-    """A third output layer, in as few lines as one needs."""
-
-    @register
-    @dataclass(frozen=True)
-    class Cooled(OutputLayer):
-        name: ClassVar[str] = "cooled"
-        temperature: float = option(2.0, "divides the logits")
-
-        def initial_bias(self, vocabulary: int) -> float:
-            return 0.0
-
-        def token_losses(self, logits_NV: Tensor, targets_N: Tensor) -> Tensor:
-            chosen_N = self.scores_of(logits_NV, targets_N)
-            return -chosen_N.masked_fill(targets_N == 0, 0.0)
-
-        def log_scores(self, logits_NV: Tensor) -> Tensor:
-            return torch.log_softmax(logits_NV.float() / self.temperature, dim=-1)
-
-    yield Cooled
-    del outputs._REGISTERED["cooled"]
-
-
-def test_a_third_layer_is_one_class(cooled_layer: type[OutputLayer]) -> None:
-    layer = output_layer({"layer": "cooled", "temperature": 3})
-    assert isinstance(layer, cooled_layer)
-    assert layer.to_config() == {"layer": "cooled", "temperature": 3.0}
-    logits = draw_logits()
-    scores, tokens = layer.best(logits, 4)
-    assert torch.equal(tokens, logits.topk(4).indices)
-    torch.testing.assert_close(scores, (logits / 3).log_softmax(-1).gather(-1, tokens))
-    with pytest.raises(SconesError, match="there are cooled, scones, softmax"):
-        output_layer({"layer": "entmax"})
-
-
-def test_a_third_layer_searches(cooled_layer: type[OutputLayer]) -> None:
-    from scones.model.config import ModelConfig
-    from scones.model.transformer import Transformer
-
-    torch.manual_seed(4)
-    model = Transformer(ModelConfig(20, 1, 1, 16, 2, 16, 0.0, 0.0, max_length=20)).eval()
-    layer = output_layer({"layer": "cooled"})
-    for search in ("greedy", "beam"):
-        (found,) = search_corpus(model, layer, [[5, 6, 7]], SearchOptions(search=search))
-        assert found[0].log_prob < 0

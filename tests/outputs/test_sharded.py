@@ -100,6 +100,7 @@ def check_shards_that_overlap() -> None:
     assert scones.sharded_scones_loss(hidden, weight, bias, targets, VOCABULARY).isnan()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="gloo meets in a file here")
 def test_two_processes_equal_one_and_send_nothing_before_the_gradient(tmp_path: Path) -> None:
     multiprocessing.spawn(check_shard, (str(tmp_path),), nprocs=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +18,15 @@ from scones import outputs
 from scones.errors import SconesError
 from scones.model.config import ModelOptions
 from scones.options import option
+from scones.outputs import OutputLayer
 from scones.outputs.softmax import Softmax
+from scones.text import PAD
 from scones.training.loop import train
 from scones.training.options import Experiment, TrainOptions
 
 
 @dataclass(frozen=True)
-class SoftmaxWithZLoss(Softmax):
+class SoftmaxWithZLoss(OutputLayer):
     """Softmax whose normaliser is kept near 1: the squared log-sum-exp is a part of the loss."""
 
     name: ClassVar[str] = "softmax-z"
@@ -31,14 +34,16 @@ class SoftmaxWithZLoss(Softmax):
 
     z: float = option(1e-4, "weight of the squared log-sum-exp")
 
-    def token_losses(self, logits_NV: Tensor, targets_N: Tensor) -> Tensor:
-        z_losses_N = self.z * logits_NV.float().logsumexp(dim=-1).square()
-        return super().token_losses(logits_NV, targets_N) + z_losses_N.masked_fill(
-            targets_N == 0, 0.0
-        )
+    def initial_bias(self, vocabulary: int) -> float:
+        return -math.log(vocabulary)  # the normaliser starts near 1
 
-    # Not the fused softmax, which knows nothing of z.
-    loss = outputs.OutputLayer.loss
+    def token_losses(self, logits_NV: Tensor, targets_N: Tensor) -> Tensor:
+        norms_N = logits_NV.float().logsumexp(dim=-1)
+        losses_N = self.z * norms_N.square() - self.scores_of(logits_NV, targets_N)
+        return losses_N.masked_fill(targets_N == PAD, 0.0)
+
+    def log_scores(self, logits_NV: Tensor) -> Tensor:
+        return logits_NV.float().log_softmax(dim=-1)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -72,6 +77,16 @@ def test_it_is_trained_saved_and_translates(run: Path) -> None:
         assert found[0].log_prob < 0
 
 
+def test_the_seam_does_the_rest() -> None:
+    layer, logits_NV = SoftmaxWithZLoss(), torch.randn(5, 9)
+    scores_Nk, tokens_Nk = layer.best(logits_NV, 4)
+    assert torch.equal(tokens_Nk, logits_NV.topk(4).indices)
+    torch.testing.assert_close(scores_Nk, logits_NV.log_softmax(-1).gather(-1, tokens_Nk))
+    assert torch.equal(layer.best_token(logits_NV), tokens_Nk[:, 0])
+    with pytest.raises(SconesError, match="there are scones, softmax, softmax-z"):
+        outputs.output_layer({"layer": "entmax"})
+
+
 def test_its_loss_is_that_of_the_formula() -> None:
     torch.manual_seed(1)
     logits_NV, targets_N = torch.randn(5, 9), torch.tensor([3, 0, 8, 1, 0])
@@ -85,9 +100,9 @@ def test_its_loss_is_that_of_the_formula() -> None:
 def test_the_folder_tells_of_it(run: Path, tmp_path: Path) -> None:
     from scones.model.folder import ModelFolder, read_facts, store_again
 
-    assert read_facts(run).output == {"layer": "softmax-z", "label_smoothing": 0.0, "z": 0.01}
+    assert read_facts(run).output == {"layer": "softmax-z", "z": 0.01}
     card = (run / "README.md").read_text()
-    assert "| output layer | softmax-z (label_smoothing = 0.0, z = 0.01) |" in card
+    assert "| output layer | softmax-z (z = 0.01) |" in card
     assert "The logits go through a softmax, as usual." in card
     store_again(run, tmp_path / "small", "int8")
     again = ModelFolder.load(tmp_path / "small")
