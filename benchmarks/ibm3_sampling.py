@@ -41,7 +41,7 @@ from scones.text.workers import usable_cores
 
 # The plain process is the oracle of the tests.
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "ibm3"))
-from generative import GenerativeProcess
+from generative import GenerativeProcess  # type: ignore[import-not-found]
 
 CPU = torch.device("cpu")
 ALL, ONE, PLAIN = "compiled, all cores", "compiled, one thread", "plain NumPy"

@@ -114,6 +114,7 @@ def measure(
     counts = Counts()
     found = []
     for sample in range(options.samples):
+        # Numbers go on from sample to sample, or all samples would be the same.
         number = sample * len(lengths)
         found.append(sampler.sample(tokens, lengths, number, measured=True))
         counts.add(policy, found[-1])
@@ -142,6 +143,7 @@ def _entropy(
     borrowed = np.where(seen, tokens, 0)
     of_fertility = np.where(seen, sampler.fertility_entropies[borrowed], 0.0)
     of_word = np.where(seen, sampler.word_entropies[borrowed], 0.0)
+    # No sentence has more words that NULL could follow.
     longest = max(int(sample.lengths.max()) for sample in found)
     of_number = _binomial_entropies(sampler.p1, longest)
     nats = np.zeros(4)
@@ -172,6 +174,7 @@ def _binomial_entropies(p1: float, most: int) -> NDArray[np.float64]:
     result = np.zeros(most + 1)
     probs = np.ones(1)
     for trials in range(1, most + 1):
+        # One more trial: Pascal's triangle, with probabilities.
         probs = np.convolve(probs, [1 - p1, p1])
         there = probs[probs > 0]
         result[trials] = -(there * np.log(there)).sum()
@@ -200,6 +203,7 @@ def _reordering(found: list[Samples]) -> float:
     for sample in found:
         for origins in np.split(sample.origins, np.cumsum(sample.lengths)[:-1]):
             own = origins[origins > 0]
+            # All pairs at once: sentences are short enough for a square of their length.
             before = np.triu(np.ones((len(own), len(own)), bool), 1)
             turned += int(np.count_nonzero((own[:, None] > own) & before))
             pairs += int(np.count_nonzero((own[:, None] != own) & before))

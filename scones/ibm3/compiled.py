@@ -88,6 +88,7 @@ def new_rng(seed, number):
 @_compiled
 def _multiply(a, b):
     """Multiply two numbers of 64 bits; gives the high and the low half of the product."""
+    # There are no integers of 128 bits here: the product is put together from halves of 32.
     low = np.uint64(0xFFFFFFFF)
     half = np.uint64(32)
     a1, a0, b1, b0 = a >> half, a & low, b >> half, b & low
@@ -110,6 +111,7 @@ def _next_block(rng):
         key1 += np.uint64(0xBB67AE8584CAA73B)
     rng[2] += np.uint64(1)
     rng[3] = np.uint64(4)
+    # Handed out from the end, in the order of NumPy's Philox, which the tests compare it with.
     rng[4], rng[5], rng[6], rng[7] = x3, x2, x1, x0
 
 
@@ -119,6 +121,7 @@ def uniform(rng):
     if rng[3] == 0:
         _next_block(rng)
     rng[3] -= np.uint64(1)
+    # The upper 53 bits, as many as the mantissa of a double has.
     return np.float64(rng[4 + rng[3]] >> np.uint64(11)) * 2.0**-53
 
 
@@ -135,6 +138,7 @@ def _temper(probs, exponent, weights):
         return False
     total = 0.0
     for k in range(len(probs)):
+        # Relative to the highest: at a low temperature the power of a small number underflows.
         share = probs[k] / highest
         weight = share**exponent if share > 0 else 0.0
         if exponent == np.inf and total > 0:
@@ -160,6 +164,8 @@ def _entropy(weights, total):
 def _fill_alias(weights, keeps, others):
     """Share a distribution out to equal cells, each for itself and at most one other."""
     size = len(weights)
+    # A cell that has less than its equal share is filled up by one that has more; what is left of
+    # that one is then treated in the same way.
     order = np.empty(size, np.int32)
     poor, rich = 0, size
     for k in range(size):
@@ -231,6 +237,7 @@ def _fertilities(rng, tables, source, fertilities):
 
 @_compiled
 def _binomial(rng, trials, p1):
+    # As many trials as words: too few for a cleverer method to pay.
     successes = 0
     if p1 > 0:
         for _ in range(trials):
@@ -252,6 +259,8 @@ def _word(rng, tables, word):
 @_compiled
 def _weigh_row(probs, exponent, target, weights):
     """Weigh the vacant positions by a row of d; gives the sum, or 0 if the row was never seen."""
+    # Weights are relative to the highest vacant one, not to the row's: when the probable positions
+    # are taken, powers of what is left would all underflow.
     known = False
     highest = 0.0
     for j in range(len(probs)):
@@ -279,6 +288,7 @@ def _weigh_diagonal(positions, i, source, target, weights):
     """Weigh the vacant positions by their distance from the diagonal; gives the sum."""
     length = len(target)
     centre = (i - 0.5) * length / source + 0.5
+    # Only what is further than the nearest vacant position counts, for the same reason.
     nearest = np.inf
     for j in range(length):
         if target[j] == _VACANT:
@@ -313,6 +323,7 @@ def _weigh(positions, i, source, target, weights):
 def _choose(rng, weights, total, frozen):
     """Draw a position by weights; the first of the heaviest where frozen."""
     point = 0.0 if frozen else uniform(rng) * total
+    # Where rounding leaves a rest of the point, the last position with a weight is taken.
     chosen = 0
     for j in range(len(weights)):
         if weights[j] > 0:
@@ -338,6 +349,7 @@ def _fill(rng, tables, source, fertilities, target, origins, measured):
                 entropy += _entropy(weights, total)
             target[position] = _word(rng, tables, source[i])
             origins[position] = i + 1
+    # From left to right: NULL's words all have one distribution, so that their order is no choice.
     null = len(tables.oov_policy)
     for position in range(len(target)):
         if target[position] == _VACANT:
@@ -352,6 +364,7 @@ def _sample(rng, tables, source, target, origins, measured):
     limit = len(target)
     if len(source) > limit:
         return _SOURCE_TOO_LONG, 0, 0.0
+    # A target that does not fit is drawn again as a whole; cutting it would bend the distribution.
     fertilities = np.empty(len(source), np.int32)
     for _ in range(ATTEMPTS):
         words = _fertilities(rng, tables, source, fertilities)

@@ -83,6 +83,7 @@ class FilePairs:
         self._dos = dos
         self._lines = 0
         self._numbers: tuple[dict[str, int], dict[str, int]] = ({}, {})
+        # The number of lines has to be known to take some of them evenly from all.
         for texts in self._texts():
             self._lines += 1
             if not subwords:
@@ -208,6 +209,7 @@ class TrainingPairs:
         self.model = import_thot().Ibm1AlignmentModel()
         self.pairs = 0
         self.left_out = {"empty": 0, "too long": 0}
+        # By our numbers; what is left out does not count.
         self.source_counts = np.zeros(sources, np.int64)
         # Words of one length, since sil-thot smooths fertilities among words of equal length.
         digits = len(str(max(sources, targets)))
@@ -234,10 +236,12 @@ class TrainingPairs:
             self.pairs += 1
             np.add.at(self.source_counts, source, 1)
             names = self._names
+            # The models that follow share the pairs that the first one holds.
             self.model.add_sentence_pair([names[i] for i in source], [names[j] for j in target])
 
     def _sample(self) -> list[tuple[list[str], list[str]]]:
         """Pairs from all over the corpus, the long ones aside."""
+        # Evenly spread: text is often sorted by where it comes from.
         step = max(1, self.pairs // SAMPLED_PAIRS)
         some = (self.model.get_sentence_pair(number) for number in range(0, self.pairs, step))
         return [(x, y) for x, y, _ in some if max(len(x), len(y)) <= SAMPLED_LENGTH]
@@ -265,6 +269,7 @@ def estimate(corpus: TrainingPairs, options: FitOptions, progress: Progress | No
     _train(corpus, middle, name, options.hmm or options.ibm2, progress)
     last = thot.Ibm3AlignmentModel(middle)
     last.compact_alignment_table = options.distortions == "target"
+    # Rare words get fertilities from the mean word, or they would remember each of their pairs.
     last.fertility_smoothing_factor = options.fertility_smoothing
     _train(corpus, last, "IBM 3", options.ibm3, progress)
     return last
@@ -353,6 +358,7 @@ def _parameters(
     tables = Tables(model)
     sources = _our_numbers(model.get_src_word, model.src_vocab_size)
     targets = _our_numbers(model.get_trg_word, model.trg_vocab_size)
+    # NULL is the row behind the last source word.
     rows = len(source_words)
     sources[NULL] = rows
     translations, lost_t = pack_translations(
@@ -407,5 +413,6 @@ def _peak_memory() -> int:
     import resource
     import sys
 
+    # macOS counts in bytes, Linux in kilobytes.
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -76,6 +76,7 @@ class Vocabulary:
                 raise _wrong(
                     path, line, f"has the number {number}, which is taken or no number of a word"
                 )
+            # It stands for no piece, and no table of a model fitted to pieces names it.
             if subwords and (int(number), word) == UNKNOWN:
                 continue
             if subwords and word not in known:
@@ -96,6 +97,7 @@ class Vocabulary:
         `null` is our number of NULL, where the column may have it.
         """
         numbers = theirs.astype(np.int64)
+        # A number beyond the last finds the last word, and is refused as another one.
         spots = np.searchsorted(self.theirs, numbers).clip(max=len(self.theirs) - 1)
         result = np.where(self.theirs[spots] == numbers, self.ours[spots], -1)
         result[numbers == NULL] = null
@@ -164,6 +166,7 @@ def _read_distortions(path: Path) -> tuple[NDArray[np.int64], Table]:
             f"puts a word at place {j[wrong]} of {target[wrong]}, from the one at {i[wrong]} of "
             f"{source[wrong]}; it should hold j, i, l, m up to {LONGEST:,} and a probability",
         )
+    # One l in the whole file is a placeholder, and stands for all.
     if len(np.unique(source)) == 1:
         source = np.full_like(source, ANY)
     entries = np.stack((i, source, target, j), axis=1)
@@ -192,6 +195,7 @@ def _read(path: Path, columns: int | None) -> Table:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an empty file is an error of ours
+            # Fast, but silent about where a problem is: `_first_problem` looks for it slowly.
             table = np.loadtxt(path, comments=None, ndmin=2)
         good = bool(table.size) and np.all(np.isfinite(table)) and table.min() >= 0
         if good and table.shape[1] == (columns or max(2, table.shape[1])):
@@ -223,6 +227,7 @@ def _first_problem(path: Path, columns: int | None) -> SconesError:
 
 def _check_sums(path: Path, rows: NDArray[np.int64], probs: Table) -> None:
     """Refuse probabilities that are not conditioned on what their rows are."""
+    # Columns or vocabularies that were exchanged show here: rows no longer sum to 1.
     sums = np.bincount(rows, probs)
     if len(sums) and sums.max() > _SURPLUS:
         line = int(np.flatnonzero(rows == sums.argmax())[0])

@@ -226,6 +226,7 @@ def _array(folder: Path, name: str) -> NDArray[Any]:
 
 def _words(path: Path, count: int) -> list[str]:
     try:
+        # Not splitlines(), which also breaks at characters that a word may hold.
         words = path.read_bytes().decode().split("\n")[:-1]
     except (FileNotFoundError, UnicodeDecodeError):
         raise _damaged(path, "the words are missing or are not UTF-8") from None
@@ -253,10 +254,12 @@ def pack_translations(
     """
     kept = probs > 0
     sources, targets, probs = sources[kept], targets[kept], probs[kept].astype(np.float64)
+    # By source word, the most probable first; equals by number, so that a fit is reproducible.
     order = np.lexsort((targets, -probs, sources))
     sources, targets, probs = sources[order], targets[order], probs[order]
     before = np.bincount(sources, probs, rows)
     ends = np.cumsum(np.bincount(sources, minlength=rows))
+    # The rank of each entry in its row.
     rank = np.arange(len(sources)) - (ends - np.bincount(sources, minlength=rows))[sources]
     kept = (rank == 0) | ((probs >= cut.threshold * before[sources]) & (rank < cut.best))
     sources, targets, probs = sources[kept], targets[kept], probs[kept]
@@ -276,7 +279,9 @@ def pack_fertilities(
     """Put the entries of n into a row a word; gives also the share that every row has lost."""
     table = np.zeros((rows, int(fertilities.max(initial=0)) + 1))
     table[sources, fertilities] = probs
+    # Relative to the row, since estimates need not sum to 1.
     before = table.sum(1)
+    # The best entries stay even below the threshold: a row that was seen is not empty.
     best = table == table.max(1, keepdims=True)
     table[(table < cut.threshold * before[:, None]) & ~best] = 0
     after = table.sum(1)
@@ -293,6 +298,7 @@ def pack_distortions(entries: Numbers, probs: Numbers) -> Distortions:
     lengths = (int(source.max(initial=ANY)) + 1, int(target.max(initial=0)) + 1)
     rows = np.zeros(lengths, np.int32)
     np.maximum.at(rows, (source, target), i.astype(np.int32))
+    # A block of (l, m) has m probabilities for each of its rows.
     sizes = rows.astype(np.int64) * np.arange(lengths[1])
     begins = np.where(sizes > 0, (np.cumsum(sizes) - sizes.ravel()).reshape(lengths), -1)
     packed = np.zeros(int(sizes.sum()), np.float64)

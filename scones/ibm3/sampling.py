@@ -79,6 +79,7 @@ FIRST_DEV = 2**40
 
 CHUNK = 8192
 """Sentences that are in memory at a time, or fewer if they may be very long."""
+# Bounds the memory of a chunk: its rows have room for sentences of the greatest length.
 _MOST_WORDS = 1 << 22
 _SHARE = 256
 """Rows that a thread takes at a time."""
@@ -174,15 +175,18 @@ class Vocabulary:
     def _oov_policy(self) -> Ids:
         """For each source word: `SEEN`, `DROPPED`, or the target word of the same spelling."""
         t = self._parameters.translations
+        # How many entries of t are above zero before each source word.
         possible = np.concatenate([[0], np.cumsum(t.probs > 0)])[t.begins[:-1]]
         seen = (np.diff(possible) > 0) & (self._parameters.fertilities.sum(axis=1) > 0)
         policy = np.full(len(seen), SEEN, np.int32)
+        # Words never seen are few, so that a loop over them will do.
         for word in np.flatnonzero(~seen).tolist():
             policy[word] = self._targets.get(self._parameters.source_words[word], DROPPED)
         return policy
 
     def policy_of(self, tokens: Ids) -> Ids:
         """The OOV policy of each token, as `encode` numbers them."""
+        # A model without source words has nothing to index.
         if not len(self.oov_policy):
             return -2 - tokens
         return np.where(tokens < 0, -2 - tokens, self.oov_policy[np.maximum(tokens, 0)])
@@ -233,6 +237,7 @@ class Sampler:
         SampleOptions(seed, max_length, threads)  # refuses what makes no sense
         self._compiled = _compiled()
         self._threads = threads or usable_cores()
+        # Threads and not processes: compiled code releases the GIL, and the tables are shared.
         self._pool = ThreadPoolExecutor(self._threads)
         self.parameters = parameters
         self.temperature = temperature
@@ -254,6 +259,7 @@ class Sampler:
             float(d.spread),
             exponent,
         )
+        # Without a translation for NULL a word of its could not be drawn.
         null_translates = t.of(self.parameters.null)[1].any()
         self.p1 = float(self.parameters.p1) if null_translates else 0.0
         self._tables = self._compiled.Tables(
@@ -268,6 +274,7 @@ class Sampler:
     def _alias(
         self, begins: NDArray[Any], probs: NDArray[Any], exponent: float
     ) -> tuple[Any, NDArray[np.float64]]:
+        # A row of nothing but zeros stays as it is here, and is never drawn from.
         keeps, others = np.ones(len(probs), np.float32), np.zeros(len(probs), np.int32)
         entropies = np.zeros(len(begins) - 1)
         begins, probs = _fixed(begins, np.int64), _fixed(probs, np.float32)
@@ -278,6 +285,7 @@ class Sampler:
 
     def _share(self, function: Callable[..., None], rows: int, *arguments: Any) -> None:
         """Let the threads call a compiled function, each for some of the rows at a time."""
+        # A little work is done at once: handing it over would take longer.
         if rows <= _SHARE or self._threads == 1:
             function(0, rows, *arguments)
             return
@@ -324,6 +332,7 @@ class Sampler:
 
     def _sample(self, tokens: Ids, begins: Lengths, first_number: int, measured: bool) -> Samples:
         rows = len(begins) - 1
+        # How long a target becomes is known only afterwards, so every row gets the greatest length.
         targets, origins = (np.empty((rows, self.max_length), np.int32) for _ in range(2))
         lengths, outcomes = np.empty(rows, np.int64), np.empty(rows, np.int8)
         entropies = np.empty(rows)
@@ -396,6 +405,7 @@ def sample_store(
     a translation is left out. The languages keep their names. Memory does not grow with the store.
     """
     opened = TokenStore.open(store)
+    # Refused before the sampler gets ready, which takes a moment.
     check_pieces(opened, parameters)
     sampler = Sampler(parameters, temperature, seed, max_length, threads)
     counts = {"train": Counts()}
@@ -419,6 +429,7 @@ def sample_store(
                 texts[1].extend(sampler.vocabulary.decode(*targets))
             writer.write_dev_texts(*texts)
             progress("dev", counts["dev"].sentences)
+        # Raised inside the `with`, so that no folder is left behind.
         if not counts["train"].translated:
             raise SconesError(
                 f"No training sentence of {store} could be translated: "

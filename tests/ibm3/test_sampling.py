@@ -234,7 +234,7 @@ class TestNumbers:
 
 
 class TestLimits:
-    """What the story leaves open has an outcome, and is counted."""
+    """What the process leaves open has an outcome, and is counted."""
 
     def test_words_never_seen_and_lengths(self) -> None:
         sampler = Sampler(toy(p1=0.0), 1e-9, max_length=3)
