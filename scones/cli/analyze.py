@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,25 +13,22 @@ import typer
 from scones.cli.flags import (
     Precision,
     TooLong,
+    answer,
     bytes_of,
     device_option,
     dos_option,
     json_option,
     max_memory_option,
     max_states_option,
-    models_argument,
     named_paths,
     precision_option,
-    print_json,
-    print_tables,
     progress,
     publish,
     references_option,
-    source_option,
     table,
 )
 from scones.errors import SconesError
-from scones.options import REQUIRED, option
+from scones.options import REQUIRED, argument, option
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -39,21 +37,36 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compare:
+class OnTestSet:
+    """What both commands take."""
+
+    models: list[str] = argument("Model folders as FOLDER or NAME=FOLDER.", "MODEL")
+    source: Path = option(REQUIRED, "The test set's source text.")
+    reference: list[Path] = references_option()
+    device: str = device_option()
+    dos: bool = dos_option()
+    as_json: bool = json_option()
+
+    def folders(self) -> dict[str, Path]:
+        return named_paths(self.models, "models", "FOLDER")
+
+    def texts(self) -> list[list[str]]:
+        """The sources, and behind them the references, set by set."""
+        from scones.text.reading import read_aligned
+
+        return read_aligned([self.source, *self.reference], dos=self.dos)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compare(OnTestSet):
     """What `scones compare` takes."""
 
-    models: list[str] = models_argument()
-    source: Path = source_option()
-    reference: list[Path] = references_option()
     judged: Path | None = option(None, "JSON with all valid translations (test.json of creamtea).")
     judged_dev: Path | None = option(
         None, "The same for the development set, to choose thresholds."
     )
-    dos: bool = dos_option()
     show: int = option(5, "Translations to show.")
-    device: str = device_option()
     output: Path | None = option(None, "Write all figures to this JSON file.")
-    as_json: bool = json_option()
 
 
 def compare(options: Compare) -> None:
@@ -72,17 +85,16 @@ def compare(options: Compare) -> None:
     from scones.analysis.compare import compare as compare_models
     from scones.analysis.compare import read_judged
     from scones.files import write_json
-    from scones.text.reading import read_aligned
 
     output = options.output
     if output and not output.parent.is_dir():
         raise SconesError(f"{output.parent} is not a folder, so {output.name} cannot go there.")
     if options.judged_dev and not options.judged:
         raise SconesError("--judged-dev chooses thresholds for --judged; give both.")
-    sources, *references = read_aligned([options.source, *options.reference], dos=options.dos)
+    sources, *references = options.texts()
     judged = read_judged(options.judged) if options.judged else []
     result = compare_models(
-        named_paths(options.models, "models", "FOLDER"),
+        options.folders(),
         sources,
         references,
         judged,
@@ -92,14 +104,12 @@ def compare(options: Compare) -> None:
     )
     if output:
         write_json(output, result.to_json())
-    if options.as_json:
-        print_json(result.to_json())
-        return
-    print_tables(*_tables(result))
-    typer.echo("† p < .05, ‡ p < .01 against the first system (paired bootstrap)")
-    typer.echo(next(iter(result.bleu.values()))[0].signature)
+    shown: list[str | Table] = [*_tables(result)]
+    shown.append("† p < .05, ‡ p < .01 against the first system (paired bootstrap)")
+    shown.append(next(iter(result.bleu.values()))[0].signature)
     for index in range(min(options.show, len(sources))):
-        _show(result, index, sources[index], judged)
+        shown += ["", sources[index], *_translations(result, index, judged)]
+    answer(options.as_json, result.to_json(), *shown)
 
 
 def _tables(result: Comparison) -> list[Table]:
@@ -134,8 +144,7 @@ def _validity(result: Comparison) -> Table:
     return table(columns, rows, title="All valid translations are known")
 
 
-def _show(result: Comparison, index: int, source: str, judged: list[Judged]) -> None:
-    typer.echo(f"\n{source}")
+def _translations(result: Comparison, index: int, judged: list[Judged]) -> Iterator[str]:
     for name, report in result.systems.items():
         text = report.hypotheses["greedy"][index]
         verdict = ""
@@ -144,16 +153,13 @@ def _show(result: Comparison, index: int, source: str, judged: list[Judged]) -> 
             right = text in judged[index].references
             which = "the only valid one" if count == 1 else f"one of {count} valid ones"
             verdict = f"   ({which})" if right else "   (not valid)"
-        typer.echo(f"  {name:10} {text}{verdict}")
+        yield f"  {name:10} {text}{verdict}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Analyze:
+class Analyze(OnTestSet):
     """What `scones analyze` takes."""
 
-    models: list[str] = models_argument()
-    source: Path = source_option()
-    reference: list[Path] = references_option()
     output: Path = option(
         REQUIRED, "Where all results go.", flags=("--output", "-o"), metavar="FOLDER"
     )
@@ -171,10 +177,7 @@ class Analyze:
         None, "Take only so many sentences, the first of the text.", least=1
     )
     too_long: TooLong = option("error", "What to do with a sentence beyond a model's limit.")
-    device: str = device_option()
     precision: Precision = precision_option()
-    dos: bool = dos_option()
-    as_json: bool = json_option()
 
 
 def analyze(options: Analyze) -> None:
@@ -194,7 +197,6 @@ def analyze(options: Analyze) -> None:
     from scones.analysis.figures import draw
     from scones.analysis.tables import markdown
     from scones.search.frontier import ExactOptions
-    from scones.text.reading import read_aligned
 
     limits = ExactOptions(
         max_states=options.max_states,
@@ -202,10 +204,10 @@ def analyze(options: Analyze) -> None:
         sentence_seconds=options.sentence_seconds,
         max_memory=bytes_of(options.max_memory),
     )
-    sources, *references = read_aligned([options.source, *options.reference], dos=options.dos)
+    sources, *references = options.texts()
     with progress("sentences") as show:
         result = Analyzer(
-            models=named_paths(options.models, "models", "FOLDER"),
+            models=options.folders(),
             sources=sources[: options.sentences],
             references=[texts[: options.sentences] for texts in references],
             folder=options.output,

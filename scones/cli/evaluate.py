@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from scones.cli.flags import (
+    answer,
     dos_option,
     json_option,
     named_paths,
-    print_json,
-    print_tables,
     references_option,
     table,
 )
@@ -25,6 +22,9 @@ from scones.evaluation.metrics import (
     TOKENIZERS,
 )
 from scones.options import argument, option
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,10 +93,8 @@ def evaluate(options: Evaluate) -> None:
             name: length_ratio(lines, references, tokenize=options.tokenize)
             for name, lines in systems.items()
         }
-    if options.as_json:
-        print_json({"results": rows, "length_ratios": ratios})
-        return
-    _print(rows, ratios, options)
+    facts = {"results": rows, "length_ratios": ratios}
+    answer(options.as_json, facts, *_shown(rows, ratios, options))
 
 
 def _system_files(arguments: Sequence[str]) -> dict[str, Path]:
@@ -129,7 +127,9 @@ def _rows(
     return [asdict(result) | {"mark": result.mark} for result in compared]
 
 
-def _print(rows: Sequence[dict[str, Any]], ratios: dict[str, float], options: Evaluate) -> None:
+def _shown(
+    rows: Sequence[dict[str, Any]], ratios: dict[str, float], options: Evaluate
+) -> Iterator[str | Table]:
     compares = len(ratios) > 1
     columns = ["Metric", "System", "Score"]
     if compares:
@@ -144,12 +144,12 @@ def _print(rows: Sequence[dict[str, Any]], ratios: dict[str, float], options: Ev
     if compares:
         shown.append(None)
     shown += [["length ratio", system, f"{ratio:.3f} "] for system, ratio in ratios.items()]
-    print_tables(table(columns, shown, text=(0, 1)))
+    yield table(columns, shown, text=(0, 1))
     for metric, signature in signatures.items():
-        typer.echo(f"{metric}|{signature}")
-    typer.echo(f"length ratio|tok:{options.tokenize}")
+        yield f"{metric}|{signature}"
+    yield f"length ratio|tok:{options.tokenize}"
     if compares:
-        typer.echo(
+        yield (
             f"† p < 0.05, ‡ p < 0.01: differs from {next(iter(ratios))} "
             f"(paired bootstrap, {options.resamples:,} resamples, seed {options.seed})"
         )

@@ -6,9 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-import typer
-
-from scones.cli.flags import dos_option, json_option, overwrite_option, print_json
+from scones.cli.flags import answer, dos_option, json_option, overwrite_option
 from scones.errors import SconesError
 from scones.options import argument, option
 
@@ -85,17 +83,15 @@ def _for_ctranslate2(options: Export) -> None:
     done = export_model(
         options.model, options.folder, quantization, sentences, overwrite=options.overwrite
     )
-    if options.as_json:
-        print_json({**asdict(done), "folder": str(done.folder)})
-        return
     found = done.check
     kind = "sentences" if options.check else "random sentences (--check takes real ones)"
-    typer.echo(
+    text = (
         f"{options.folder}: CTranslate2, {quantization}, {done.bytes / 1e6:.1f} MB. Greedy "
         f"translations of {found.sentences:,} {kind}: {found.equal:,} are the model's own, "
         f"{found.near_ties:,} differ by a near tie; largest logit difference "
         f"{found.largest_logit_difference:.2g}."
     )
+    answer(options.as_json, {**asdict(done), "folder": str(done.folder)}, text)
 
 
 def _as_folder(options: Export) -> None:
@@ -108,13 +104,11 @@ def _as_folder(options: Export) -> None:
     done = store_again(
         options.model, options.folder, storage, metadata, overwrite=options.overwrite
     )
-    if options.as_json:
-        print_json({**asdict(done), "folder": str(done.folder)})
-        return
-    typer.echo(
+    text = (
         f"{options.folder}: {done.parameters:,} weights in {storage}, {done.bytes / 1e6:.2f} MB on "
         f"disk; largest error of a weight {done.largest_error:.2g}."
     )
+    answer(options.as_json, {**asdict(done), "folder": str(done.folder)}, text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,14 +152,12 @@ def shortlist(options: MakeShortlist) -> None:
     if store.dev_texts:
         dev = store.split("dev")
         coverage = made.coverage((dev.source(i), dev.target(i)) for i in range(len(dev)))
-    if options.as_json:
-        facts = {"file": str(out), "bytes": out.stat().st_size, "vocabulary": made.vocabulary}
-        print_json({**facts, "coverage": coverage and asdict(coverage)})
-        return
+    facts = {"file": str(out), "bytes": out.stat().st_size, "vocabulary": made.vocabulary}
+    facts["coverage"] = coverage and asdict(coverage)
     text = f"{out}: {made.vocabulary:,} pieces, {out.stat().st_size / 1e6:.1f} MB."
     if coverage:
         text += (
             f" A sentence of the development set has {coverage.size:,.0f} pieces on its list, and "
             f"{coverage.tokens:.1%} of its translation's are among them."
         )
-    typer.echo(text)
+    answer(options.as_json, facts, text)

@@ -57,7 +57,9 @@ class Flag:
     def parameter(self) -> Any:
         """Make the parameter of the command."""
         about = self.field.metadata
-        required = len(self.place) == 1 and not _has_default(self.field)
+        # A flag of options that a recipe may fill is missed by whoever puts the two together.
+        alone = len(self.place) == 1
+        required = alone and self.field.default is self.field.default_factory is REQUIRED
         default = ... if required else None
         info: Any
         if about.get("positional"):
@@ -73,9 +75,8 @@ class Flag:
                 rich_help_panel=self.heading,
                 show_default=False,
             )
-        annotation = self.annotation
-        if _choices(annotation):  # which `problems` checks, in our own words
-            annotation = list[str] if typing.get_origin(annotation) is list else str
+        # What a Literal takes is checked by `problems`, in our own words.
+        annotation = str if _choices(self.annotation) else self.annotation
         annotation = annotation if required else annotation | None
         meta = ParamMeta(name=self.field.name, default=info, annotation=annotation)
         # Typer makes parameters of signatures, which it takes apart into these; the function that
@@ -90,10 +91,8 @@ class Flag:
             return []
         name = self.names[0].partition("/")[0]
         choices = _choices(self.annotation)
-        values = value if isinstance(value, list) else [value]
-        wrong = [one for one in values if choices and one not in choices]
-        if wrong:
-            return [f"{name} must be one of {', '.join(choices)}, not {wrong[0]}"]
+        if choices and value not in choices:
+            return [f"{name} must be one of {', '.join(choices)}, not {value}"]
         return bounds_broken(self.field, value, name)
 
     def _metavar(self) -> str | None:
@@ -152,13 +151,7 @@ def filled(cls: type, flags: Iterable[Flag], parsed: Mapping[str, Any]) -> Any:
     return from_section(cls, given, "The command line")
 
 
-def _has_default(field: dataclasses.Field[Any]) -> bool:
-    return not field.default is field.default_factory is REQUIRED
-
-
 def _choices(annotation: Any) -> tuple[str, ...]:
-    if typing.get_origin(annotation) is list:
-        (annotation,) = typing.get_args(annotation)
     return typing.get_args(annotation) if typing.get_origin(annotation) is Literal else ()
 
 
@@ -211,11 +204,6 @@ def overwrite_option(what: str) -> Any:
     return option(False, f"Replace {what} if it exists.", flags=("--overwrite",))
 
 
-def source_option() -> Any:
-    """The source side of a test set."""
-    return option(REQUIRED, "The test set's source text.")
-
-
 def references_option() -> Any:
     """The target side of a test set."""
     flags = ("--reference", "-r")
@@ -225,11 +213,6 @@ def references_option() -> Any:
 def store_argument() -> Any:
     """What to train on."""
     return argument("What scones prepare made.", "STORE")
-
-
-def models_argument() -> Any:
-    """Models to compare."""
-    return argument("Model folders as FOLDER or NAME=FOLDER.", "MODEL")
 
 
 def max_states_option() -> Any:
@@ -301,16 +284,27 @@ def table(
     return made
 
 
-def print_tables(*tables: Any) -> None:
-    """Print tables, or other things of Rich, as wide as they are where there is no terminal."""
+def answer(as_json: bool, facts: Any, *shown: str | Table) -> None:
+    """Print the facts for another program, or else what is shown to people: texts and tables."""
+    if as_json:
+        print_json(facts)
+        return
+    for one in shown:
+        if isinstance(one, str):
+            typer.echo(one)
+        else:
+            print_table(one)
+
+
+def print_table(table: Table) -> None:
+    """Print a table, as wide as it is where there is no terminal."""
     from rich.console import Console
 
     # No markup: square brackets in a sentence or a file name are not a style.
     console = Console(markup=False, highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = 200
-    for one in tables:
-        console.print(one)
+    console.print(table)
 
 
 Show = Callable[..., None]
@@ -379,7 +373,4 @@ def publish(
         draw()
     else:
         typer.echo("No plots: install scones[plots], then give this command again.", err=True)
-    if as_json:
-        print_json(result)
-    else:
-        typer.echo(tables)
+    answer(as_json, result, tables)

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from scones.cli.flags import (
+    answer,
     dos_option,
     json_option,
     overwrite_option,
-    print_json,
-    print_tables,
     progress,
     publish,
     table,
@@ -178,10 +177,8 @@ def _show(
     options: Fit | Import, parameters: Parameters, counts: Any, report: FitReport | None = None
 ) -> None:
     words = parameters.frequent_words(counts, options.show)
-    if options.as_json:
-        facts = report.to_json() if report else {}
-        print_json({"model": str(options.model), **facts, "words": dict(words)})
-        return
+    facts = report.to_json() if report else {}
+    facts = {"model": str(options.model), **facts, "words": dict(words)}
     tables = list(_report_tables(report)) if report else []
     if words:
         shown = [
@@ -189,7 +186,7 @@ def _show(
             for word, translations in words
         ]
         tables.append(table(("source word", "most probable translations"), shown, text=(0, 1)))
-    print_tables(*tables)
+    answer(options.as_json, facts, *tables)
 
 
 def _report_tables(report: FitReport) -> Iterator[Table]:

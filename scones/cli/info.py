@@ -10,9 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import typer
-
-from scones.cli.flags import json_option, print_json
+from scones.cli.flags import answer, json_option
 from scones.errors import SconesError
 from scones.files import read_json
 from scones.options import argument
@@ -38,13 +36,10 @@ def info(options: Info) -> None:
         scones info store --json
     """
     facts = _facts(options.folder)
-    if options.as_json:
-        print_json(facts)
-        return
     rows = list(_rows(facts))
     width = max(len(name) for name, _ in rows) + 2
-    for name, value in rows:
-        typer.echo(f"{name:{width}}{value}".rstrip())
+    lines = [f"{name:{width}}{value}".rstrip() for name, value in rows]
+    answer(options.as_json, facts, *lines)
 
 
 def _facts(folder: Path) -> dict[str, Any]:

@@ -6,9 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
-import typer
-
-from scones.cli.flags import json_option, print_json, print_tables, progress, table
+from scones.cli.flags import answer, json_option, progress, table
 from scones.errors import SconesError
 from scones.options import Given, argument, load_recipe, option
 from scones.text.cleaning import PrepareConfig
@@ -39,15 +37,13 @@ def creamtea(options: CreamTea) -> None:
     from scones.text.creamtea import write_corpus
 
     write_corpus(options.folder, options.train, options.dev, options.test, options.seed)
-    if options.as_json:
-        facts = dataclasses.asdict(options) | {"folder": str(options.folder)}
-        del facts["as_json"]
-        print_json(facts)
-        return
-    typer.echo(
+    facts = dataclasses.asdict(options) | {"folder": str(options.folder)}
+    del facts["as_json"]
+    text = (
         f"{options.folder}: {options.train:,} training pairs, {options.dev:,} dev and "
         f"{options.test:,} test sentences."
     )
+    answer(options.as_json, facts, text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,10 +89,9 @@ def prepare(options: Prepare) -> None:
     config = options.config.over(section, place)
     with progress("pairs") as show:
         report = prepare_store(config, options.store, show)
-    if options.as_json:
-        print_json(report.to_json())
-        return
-    print_tables(
+    answer(
+        options.as_json,
+        report.to_json(),
         table(*report.pair_table(), text=(0, 3), total=True),
         table(*report.stage_table(), total=True),
     )
@@ -113,11 +108,9 @@ def _reverse(other: Path, options: Prepare) -> None:
         flag = next(iter(given)).replace("_", "-")
         raise SconesError(f"--reversed takes everything from {other}; leave out --{flag}.")
     facts = reverse_store(other, options.store, overwrite=overwrite)
-    if options.as_json:
-        print_json(facts)
-        return
     pairs = f"{facts['splits']['train']['pairs']:,}"
-    typer.echo(
+    text = (
         f"{options.store}: {facts['source_language']} → {facts['target_language']}, the {pairs} "
         f"training pairs of {other} exchanged."
     )
+    answer(options.as_json, facts, text)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from scones.cli.flags import json_option, print_json, print_tables, store_argument, table
+from scones.cli.flags import answer, json_option, print_json, store_argument, table
 from scones.errors import SconesError
 from scones.model.config import ModelOptions
 from scones.options import Given, argument, load_recipe, option
@@ -140,13 +140,10 @@ def tune(options: Tune) -> None:
     settings = {} if smoothing is None else {"label_smoothing": smoothing}
     experiment = read_experiment(options.recipe, options.model, options.train, DEFAULT, settings)
     result = tune_alpha(experiment, options.store, options.folder, options.alphas)
-    if not is_first():
-        return
-    if options.as_json:
-        print_json(result.to_json())
-        return
-    title = "α by greedy BLEU on the development set"
-    print_tables(table(*result.table(), text=(2, 3), title=title))
+    if is_first():
+        title = "α by greedy BLEU on the development set"
+        shown = table(*result.table(), text=(2, 3), title=title)
+        answer(options.as_json, result.to_json(), shown)
 
 
 def describe(result: TrainResult, folder: Path) -> str:
