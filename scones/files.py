@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def new_folder(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """Give a hidden folder to fill beside `target`; it takes target's name when all went well.
+    """A hidden folder to fill beside `target`; it takes target's name when all went well.
 
     On any exception the hidden folder is removed, with the parents that were made for it, and
     `target` is as it was before.
@@ -36,6 +36,7 @@ def new_folder(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
     target = Path(target)
     if target.exists() and not overwrite:
         raise SconesError(f"{target} exists already; choose another name or pass --overwrite.")
+    # Beside it, not in /tmp: a rename is one step only within a file system.
     hidden = target.parent / f".{target.name}.writing-{os.getpid()}"
     old = target.parent / f".{target.name}.old-{os.getpid()}"
     with _made(target.parent):
@@ -58,14 +59,14 @@ def new_folder(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
 @contextmanager
 def _made(folder: Path) -> Iterator[None]:
     """Make a folder and its parents; those in which nothing was put are removed in the end."""
-    made = [place for place in (folder, *folder.parents) if not place.exists()]
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     try:
         yield
     finally:
         with suppress(OSError):  # stops at the first that is not empty
-            for place in made:
-                place.rmdir()
+            for path in made:
+                path.rmdir()
 
 
 @contextmanager
@@ -160,7 +161,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def _replaced(path: Path) -> Iterator[Path]:
-    """Give a hidden name to write to; that file takes the place of `path` when all went well."""
+    """A hidden name to write to; that file takes the place of `path` when all went well."""
     beside = path.parent / f".{path.name}.writing-{os.getpid()}"
     try:
         yield beside

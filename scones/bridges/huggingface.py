@@ -20,7 +20,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from scones.bridges.huggingface_search import scones_search
+from scones.bridges.huggingface_search import output_of, scones_search
 from scones.errors import SconesError
 from scones.files import read_json
 from scones.outputs.scones import Scones, scones_loss
@@ -199,7 +199,7 @@ def convert(
     output = Scones(alpha, label_smoothing)
     bias_name = _bias_name(type(model).__name__)
     section = getattr(model.config, "scones", None) or {}
-    if section.get("output", {}).get("layer", "softmax") != "softmax":
+    if not output_of(model).is_softmax:
         raise SconesError("The model has a SCONES output layer already; it cannot be converted.")
     if shift not in get_args(Shift):
         raise SconesError(f"shift={shift!r} is not known; use 'least_loss' or 'normaliser'.")

@@ -142,7 +142,7 @@ def scones_search(
     prompt_BP = input_ids[::beams]
     limits_B = torch.full_like(prompt_BP[:, 0], generation_config.max_length - prompt_BP.size(1))
     with_scores = bool(generation_config.return_dict_in_generate)
-    output = _output_of(model)
+    output = output_of(model)
     if beams == 1:
         single = greedy_search(stepper, output, prompt_BP, limits_B, with_scores, end)
         found = [[hypothesis] for hypothesis in single]
@@ -160,7 +160,7 @@ def scones_search(
     return GenerateBeamEncoderDecoderOutput(sequences=sequences, sequences_scores=scores)
 
 
-def _output_of(model: PreTrainedModel) -> OutputLayer:
+def output_of(model: PreTrainedModel) -> OutputLayer:
     """The output layer that the model's configuration names; softmax where it names none."""
     section = getattr(model.config, "scones", None)
     return output_layer(section["output"]) if section else Softmax()

@@ -37,7 +37,7 @@ class NoTokenizerError(SconesError):
 
 
 def tokenizer_files(subwords: bytes, max_length: int) -> dict[str, Json]:
-    """Give the contents of tokenizer.json and tokenizer_config.json, by file name.
+    """The contents of tokenizer.json and tokenizer_config.json, by file name.
 
     `subwords` is a serialised SentencePiece model, unigram or BPE, with our special ids.
     """
@@ -126,29 +126,32 @@ def _piece(fields: dict[int, list[Any]]) -> _Piece:
 def _message(raw: bytes) -> dict[int, list[Any]]:
     """Read a protocol buffer: the values of every field, as bytes unless they are whole numbers."""
     fields: dict[int, list[Any]] = {}
-    place = 0
-    while place < len(raw):
-        key, place = _whole_number(raw, place)
+    position = 0
+    while position < len(raw):
+        key, position = _whole_number(raw, position)
         number, form = key >> 3, key & 7
         value: int | bytes
         if form == 0:
-            value, place = _whole_number(raw, place)
+            value, position = _whole_number(raw, position)
         else:
-            size, place = _whole_number(raw, place) if form == 2 else ({1: 8, 5: 4}[form], place)
-            value, place = raw[place : place + size], place + size
+            if form == 2:  # bytes, with their number before them
+                size, position = _whole_number(raw, position)
+            else:
+                size = {1: 8, 5: 4}[form]
+            value, position = raw[position : position + size], position + size
         fields.setdefault(number, []).append(value)
-    if place > len(raw):
+    if position > len(raw):
         raise ValueError("the last field is cut off")
     return fields
 
 
-def _whole_number(raw: bytes, place: int) -> tuple[int, int]:
-    """Read seven bits a byte, the lowest first, until a byte below 128; give the place behind."""
+def _whole_number(raw: bytes, position: int) -> tuple[int, int]:
+    """Read seven bits per byte, the lowest first, until a byte below 128; and where it ends."""
     value = shift = 0
-    while raw[place] >= 128:
-        value |= (raw[place] & 127) << shift
-        shift, place = shift + 7, place + 1
-    return value | raw[place] << shift, place + 1
+    while raw[position] >= 128:
+        value |= (raw[position] & 127) << shift
+        shift, position = shift + 7, position + 1
+    return value | raw[position] << shift, position + 1
 
 
 def _tokenizer(model: _SentencePiece) -> Json:

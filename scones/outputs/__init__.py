@@ -59,19 +59,19 @@ def layer_names() -> list[str]:
     return sorted({*_OURS, *_REGISTERED})
 
 
-def output_layer(settings: Mapping[str, Any], place: str = "output") -> OutputLayer:
+def output_layer(settings: Mapping[str, Any], origin: str = "output") -> OutputLayer:
     """Make the output layer that `settings` describe: {"layer": its name, its own options}.
 
-    `place` says in error messages where the settings stand.
+    `origin` says in error messages where the settings stand.
     """
     name = settings.get("layer", DEFAULT)
     if not isinstance(name, str) or name not in layer_names():
         known = ", ".join(layer_names())
-        raise SconesError(f"{place}: the output layer '{name}' is not known; there are {known}.")
+        raise SconesError(f"{origin}: the output layer '{name}' is not known; there are {known}.")
     if name not in _REGISTERED:
         importlib.import_module(_OURS[name])
     options = {key: value for key, value in settings.items() if key != "layer"}
-    return from_section(_REGISTERED[name], options, place)
+    return from_section(_REGISTERED[name], options, origin)
 
 
 class OutputLayer(ABC):

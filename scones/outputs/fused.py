@@ -90,6 +90,7 @@ def loss_sum(
     Where there are kernels, `ignore_index` may name a target that does not count.
     """
     inputs = (hidden_ND, weight_VD, bias_V, targets_N, weights_N, rule, ignore_index)
+    # A `Function` would not be told, and would make gradients that nobody asked for.
     if not torch.is_grad_enabled():
         return loss_and_gradients(*inputs, wanted=False)[0]
     loss: Tensor = _FusedLoss.apply(*inputs)
@@ -108,6 +109,7 @@ class SconesRule:
     def __call__(self, logits_nV: Tensor, gold_n1: Tensor) -> tuple[Tensor, Tensor]:
         here_n1 = None
         if self.sharded:
+            # Any column will do for a gold token that is elsewhere; `_at_gold` sees to it.
             last = logits_nV.size(1) - 1
             here_n1 = (gold_n1 >= 0) & (gold_n1 <= last)
             gold_n1 = gold_n1.clamp(0, last)
@@ -259,6 +261,7 @@ def _by_chunks(
     precision: torch.dtype,
     wanted: bool,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
+    # Products may be in half precision; sums over the vocabulary and over chunks may not.
     exact = torch.promote_types(torch.float32, hidden_ND.dtype)
     table_VD, addend_V = weight_VD.to(precision), bias_V.to(exact)
     total = torch.zeros((), dtype=exact, device=hidden_ND.device)
@@ -376,11 +379,11 @@ class _SharedStates(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
         states, ctx.group = inputs
-        return states.view_as(states)
+        return states.view_as(states)  # the input itself would get no backward of its own
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        total = gradients[0].contiguous().clone()
+        total = gradients[0].contiguous().clone()  # autograd may still use what it gave
         distributed.all_reduce(total, group=ctx.group)
         return total, None
 

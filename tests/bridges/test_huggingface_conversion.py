@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ from torch import Tensor, nn
 from scones import scones_loss
 from scones.bridges.huggingface import convert, load_converted, trainable_bias
 from scones.errors import SconesError
+
+WEIGHTS = "model.safetensors"
 
 
 def real_logits(model: Any, batches: list[dict[str, Tensor]]) -> tuple[Tensor, Tensor]:
@@ -185,26 +189,30 @@ def saved(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_pickled_model_is_not_opened(saved: Path) -> None:
-    tensors = load_file(saved / "model.safetensors")
-    torch.save(tensors, saved / "pytorch_model.bin")
-    (saved / "model.safetensors").unlink()
-    with pytest.raises(SconesError, match="could run code"):
-        load_converted(saved)
+def pickled(folder: Path) -> None:
+    torch.save(load_file(folder / WEIGHTS), folder / "pytorch_model.bin")
+    (folder / WEIGHTS).unlink()
 
 
-def test_a_model_without_its_bias_is_incomplete(saved: Path) -> None:
-    tensors = load_file(saved / "model.safetensors")
+def without_bias(folder: Path) -> None:
+    tensors = load_file(folder / WEIGHTS)
     del tensors["lm_head.bias"]
-    save_file(tensors, saved / "model.safetensors", {"format": "pt"})
-    with pytest.raises(SconesError, match=r"incomplete: lm_head\.bias is missing"):
-        load_converted(saved)
+    save_file(tensors, folder / WEIGHTS, {"format": "pt"})
 
 
-def test_damaged_weights_are_said_to_be(saved: Path) -> None:
-    whole = (saved / "model.safetensors").read_bytes()
-    (saved / "model.safetensors").write_bytes(whole[:100])
-    with pytest.raises(SconesError, match="are damaged"):
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (pickled, "could run code"),
+        (without_bias, r"incomplete: lm_head\.bias is missing"),
+        (lambda folder: os.truncate(folder / WEIGHTS, 100), "are damaged"),
+    ],
+)
+def test_other_weights_are_refused(
+    saved: Path, damage: Callable[[Path], None], reason: str
+) -> None:
+    damage(saved)
+    with pytest.raises(SconesError, match=reason):
         load_converted(saved)
 
 
