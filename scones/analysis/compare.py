@@ -75,7 +75,7 @@ class Comparison:
     provenance: Provenance
 
     def to_json(self) -> dict[str, Any]:
-        """Give all figures with what is needed to get them again."""
+        """All figures with what is needed to get them again."""
         systems: dict[str, Any] = {}
         for index, (name, report) in enumerate(self.systems.items()):
             results = {search: scores[index] for search, scores in self.bleu.items()}
@@ -108,7 +108,9 @@ def compare(
         raise SconesError("The judged set is not the test set: their sources differ.")
     systems = {}
     for name, folder in models.items():
-        translator = load(folder, device, engine="torch")  # greedy and beam by the same means
+        # One engine for both searches: "auto" may pick one per search, and speeds would then
+        # compare engines.
+        translator = load(folder, device, engine="torch")
         systems[name] = report = SystemReport()
         for search in SEARCHES:
             say(f"{name}: {search}")
@@ -156,7 +158,8 @@ def _log_probs(
     valid: list[tuple[str, str]] = []
     invalid: list[tuple[str, str]] = []
     for entry in judged[:most_sentences]:
-        stride = max(1, -(-len(entry.references) // most))  # spread over all kinds of references
+        # A stride instead of the first ones: neighbours are alike, and some of every kind count.
+        stride = max(1, -(-len(entry.references) // most))
         valid += [(entry.source, text) for text in entry.references[::stride]]
         invalid += [(entry.source, text) for text in entry.near_misses[:most]]
     return translator.score(valid), translator.score(invalid)

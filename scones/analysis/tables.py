@@ -1,4 +1,7 @@
-"""The figures of an analysis as Markdown tables, one row a model, with the limits beside them."""
+"""The figures of an analysis as Markdown tables, one row per model, with the limits beside them.
+
+Also the short digests by which results say what they were made of.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,8 @@ from typing import Any
 from scones.files import file_digest
 from scones.model.folder import SUBWORDS, FolderConfig
 
-# Short digests by which results say what they were made of.
-
 
 def texts_digest(texts: Sequence[str]) -> str:
-    """Give the digest of sentences."""
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
 
 

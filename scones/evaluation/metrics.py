@@ -1,5 +1,8 @@
 """How good translations are: BLEU, chrF and TER as sacreBLEU defines them, BLEURT and COMET.
 
+`score` takes a metric by name. A new one is a function from hypotheses and references to a `Score`:
+name it in METRIC_NAMES and call it in `score`; significance.py needs numbers per sentence as well.
+
 References come as one list per reference *set*, each as long as the hypotheses, as sacreBLEU
 wants them. `None` in a set means that this sentence has no reference there; an empty string is a
 real reference that happens to be empty.
@@ -90,7 +93,7 @@ def length_ratio(
 
 
 def sacrebleu_metric(metric: str, references: ReferenceSets, *, tokenize: str = "13a") -> Metric:
-    """Give sacreBLEU's own object for `metric`, with the references already counted in it."""
+    """sacreBLEU's own object for `metric`, with the references already counted in it."""
     # Late, so that a command line that only mentions metrics starts at once.
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
@@ -105,7 +108,6 @@ def sacrebleu_metric(metric: str, references: ReferenceSets, *, tokenize: str = 
 
 
 def check_metric(metric: str) -> None:
-    """Refuse a metric that does not exist."""
     if metric not in METRIC_NAMES:
         raise SconesError(f"The metric {metric!r} is unknown; use {_listed(METRIC_NAMES)}.")
 
@@ -151,21 +153,21 @@ def _listed(names: Sequence[str] | dict[str, str]) -> str:
     return f"{', '.join(first)} or {last}"
 
 
-# BLEURT and COMET, where the user has installed the package and names the weights by path.
-#
-# Nothing is ever downloaded: what is missing is named, and the metric refused.
+# BLEURT and COMET need their package installed and their weights named by path. Nothing is ever
+# downloaded, since a score must not depend on what a server hands out today: what is missing is
+# named, and the metric refused.
 
 _SentenceScorer = Callable[[Sequence[str], Sequence[str], Sequence[str]], list[float]]
 
 
 @dataclass(frozen=True)
 class LearnedMetric:
-    """A neural metric in memory: it gives one number a sentence, and their mean for a text."""
+    """A neural metric in memory: one number per sentence, and their mean for a text."""
 
     name: str
     signature: str
     _scorer: _SentenceScorer
-    """From hypotheses, references and sources to one score a sentence."""
+    """From hypotheses, references and sources to one score per sentence."""
     _wants_sources: bool
 
     def sentence_scores(

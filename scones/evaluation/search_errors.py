@@ -149,7 +149,7 @@ class Analysis:
     exact: ExactFigures | None
 
     def to_json(self) -> dict[str, Any]:
-        """Give plain values; beam sizes become text, as JSON wants its keys."""
+        """Plain values; beam sizes become text, as JSON wants its keys."""
         return {
             "beams": {str(size): asdict(figures) for size, figures in self.beams.items()},
             "exact": None if self.exact is None else asdict(self.exact),
@@ -191,6 +191,8 @@ def search_errors(outputs: Sequence[Output], exact: Sequence[ExactOutput]) -> Se
         if output.log_prob is None or mode.log_prob is None or not output.finished:
             missed += 1
             continue
+        # The same translation scored twice may differ in its last bits: batches of other shapes
+        # add in another order. The tolerance keeps that from counting as an error.
         gap = mode.log_prob - output.log_prob
         missed += gap > mode.certificate.tolerance
         above += -gap > mode.certificate.tolerance
@@ -200,6 +202,7 @@ def search_errors(outputs: Sequence[Output], exact: Sequence[ExactOutput]) -> Se
 def _output_figures(outputs: Sequence[Output], references: ReferenceSets) -> OutputFigures:
     score = bleu([output.text for output in outputs], references)
     searched = [output for output in outputs if output.log_prob is not None]
+    # The score of an output that was cut is that of a prefix, no translation's.
     whole = [output for output in searched if output.finished]
     return OutputFigures(
         bleu=score.value,

@@ -5,6 +5,8 @@ same draws. The draws, the intervals and the p-values are those of `sacrebleu --
 same seed. sacreBLEU's own class is not used because it takes its seed from the environment,
 ignores a seed of 0, gives only half the width of the interval, and finds that a system differs
 significantly from itself.
+
+`acceptance`, at the end, asks another question: does a model believe the right translations?
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from scones.evaluation.metrics import (
     ReferenceSets,
     check_metric,
     check_references,
+    load_learned,
     sacrebleu_metric,
 )
 
@@ -61,7 +64,7 @@ class _Measure:
 
 
 def mark(p: float) -> str:
-    """Give "‡" for p < 0.01, "†" for p < 0.05, and nothing for more."""
+    """ "‡" for p < 0.01, "†" for p < 0.05, and nothing for more."""
     return "‡" if p < 0.01 else "†" if p < 0.05 else ""
 
 
@@ -121,12 +124,11 @@ def _learned_measure(
     checkpoint: Path | None,
     drawing: str,
 ) -> _Measure:
-    from scones.evaluation.metrics import load_learned
-
     scorer = load_learned(metric, checkpoint)
     return _Measure(
         name=scorer.name,
         signature=f"nrefs:1|{drawing}|{scorer.signature}",
+        # A mean as a score of sums: the scores' sum over the number of sentences.
         statistics=lambda hypotheses: [
             (score, 1.0) for score in scorer.sentence_scores(hypotheses, references, sources)
         ],
@@ -142,6 +144,7 @@ def _compare(
         [np.asarray(measure.statistics(texts), dtype=np.float64) for texts in systems.values()],
         axis=1,
     )
+    # Statistics add up over sentences, so a draw is scored from sums, never from texts again.
     scores_S = _scores(measure, statistics_NSK.sum(axis=0))
     resampled_SR = _resampled_scores(measure, statistics_NSK, resamples, seed).T
     results = []
@@ -199,11 +202,10 @@ def _p_value(differences_R: np.ndarray, difference: float) -> float:
     return (as_large + 1) / (len(sizes_R) + 1)
 
 
-# Does a model believe the right translations? Valid against invalid ones, by log-probability.
-#
-# Where every valid translation of a sentence is known, a model that judges pairs one by one should
-# accept the valid ones and refuse the others. A threshold is chosen on the development set and
-# judged on the test set; the ROC area needs no threshold.
+# Does a model believe the right translations? Where every valid translation of a sentence is known,
+# a model that judges pairs one by one should accept the valid ones and refuse the others. The
+# threshold is chosen on the development set, because on the test set it would flatter the model;
+# the ROC area needs none.
 
 
 @dataclass(frozen=True)
@@ -220,7 +222,7 @@ class Acceptance:
 
 
 def choose_threshold(valid: Sequence[float], invalid: Sequence[float]) -> float:
-    """Give the threshold with the largest `found` - `believed`; of equals, the highest one."""
+    """The threshold with the largest `found` - `believed`; of equals, the highest one."""
     valids, invalids = _sorted(valid, "valid"), _sorted(invalid, "invalid")
     # Lifting a threshold to the next valid score loses nothing, so no other value is better.
     thresholds = valids[::-1]

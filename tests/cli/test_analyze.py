@@ -12,7 +12,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from running import Refused, Scones, contents
+from running import Refused, Scones, contents, ended_well
 
 from scones.files import sole_use
 from scones.translator import ExactTranslations, Translator, load
@@ -26,21 +26,48 @@ PLOTS = {"bleu", "length-ratio", "search-errors", "exact", "log-probs"}
 STATES = 30
 
 
-@pytest.fixture
-def texts(tea_pairs: list[tuple[str, str]], tmp_path: Path) -> list[object]:
-    """Flags that name a small test set, its fourth source empty."""
-    sources, targets = (list(side) for side in zip(*tea_pairs[:SENTENCES], strict=True))
+def small_test_set(pairs: list[tuple[str, str]], folder: Path) -> list[object]:
+    """Write a small test set, its fourth source empty; gives the flags that name it."""
+    sources, targets = (list(side) for side in zip(*pairs[:SENTENCES], strict=True))
     sources[3] = ""
     for name, lines in (("test.de", sources), ("test.en", targets)):
-        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
-    return ["--source", tmp_path / "test.de", "-r", tmp_path / "test.en", "--device", "cpu"]
+        (folder / name).write_text("".join(f"{line}\n" for line in lines))
+    return ["--source", folder / "test.de", "-r", folder / "test.en", "--device", "cpu"]
+
+
+def command(model: Path, texts: list[object], folder: Path) -> list[object]:
+    """A whole command, with one model and two beams."""
+    small = ["--beam-size", 4, "--beam-size", 1, "--max-states", STATES]
+    return ["analyze", model, *texts, *small, "-o", folder / "out"]
 
 
 @pytest.fixture
-def words(tiny_models: Path, texts: list[object], tmp_path: Path) -> list[object]:
-    """A whole command, with one model and two beams."""
-    small = ["--beam-size", 4, "--beam-size", 1, "--max-states", STATES]
-    return ["analyze", tiny_models / "scones", *texts, *small, "-o", tmp_path / "out"]
+def texts(tea_pairs: list[tuple[str, str]], tmp_path: Path) -> list[object]:
+    return small_test_set(tea_pairs, tmp_path)
+
+
+@pytest.fixture
+def words(tiny_model: Path, texts: list[object], tmp_path: Path) -> list[object]:
+    return command(tiny_model, texts, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def finished(
+    tiny_model: Path,
+    tea_pairs: list[tuple[str, str]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """What the command leaves behind."""
+    folder = tmp_path_factory.mktemp("analysis")
+    done = command(tiny_model, small_test_set(tea_pairs, folder), folder)
+    ended_well([str(word) for word in done])
+    return folder / "out"
+
+
+@pytest.fixture
+def searched(finished: Path, tmp_path: Path) -> Path:
+    """The output folder after the command."""
+    return Path(shutil.copytree(finished, tmp_path / "out"))
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -105,23 +132,21 @@ def test_only_the_first_sentences(words: list[object], scones: Scones) -> None:
     assert json.loads(done.out)["sentences"] == 2
 
 
-def test_nothing_is_searched_twice(
-    words: list[object], tmp_path: Path, scones: Scones, monkeypatch: pytest.MonkeyPatch
+def test_nothing_is_searched_twice_and_another_beam_is_added(
+    words: list[object],
+    searched: Path,
+    tmp_path: Path,
+    scones: Scones,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    first = scones(*words)
     before = contents(tmp_path)
     monkeypatch.setattr(Translator, "exact", None)
-    monkeypatch.setattr(Translator, "translate", None)
-    again = scones(*words)
-    assert (again.code, again.out) == (0, first.out)
+    with monkeypatch.context() as patched:
+        patched.setattr(Translator, "translate", None)
+        again = scones(*words)
+    assert again.code == 0, again.err
+    assert again.out.rstrip("\n") == (searched / "analysis.md").read_text().rstrip("\n")
     assert contents(tmp_path) == before  # plots too: the same numbers, the same file
-
-
-def test_another_beam_is_added(
-    words: list[object], tmp_path: Path, scones: Scones, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scones(*words)
-    monkeypatch.setattr(Translator, "exact", None)
     done = scones(*words, "--beam-size", 2, "--json")
     assert [*json.loads(done.out)["systems"]["scones"]["beams"]] == ["1", "2", "4"]
 
@@ -152,6 +177,7 @@ def comparable(path: Path) -> list[tuple[int, str | None, float | None]]:
 @pytest.mark.parametrize("torn", [b"", b'{"sentence": 5, "text": "half a li', b'{"sentence": 5}'])
 def test_an_interrupted_search_goes_on(
     words: list[object],
+    finished: Path,
     tmp_path: Path,
     scones: Scones,
     monkeypatch: pytest.MonkeyPatch,
@@ -169,8 +195,7 @@ def test_an_interrupted_search_goes_on(
     assert done.code == 0, done.err
     assert "scones: exact search: 3 of 6 sentences" in done.err
     assert file.read_bytes().startswith(kept)
-    assert scones(*words, "-o", tmp_path / "whole").code == 0
-    assert comparable(file) == comparable(tmp_path / "whole" / "scones.exact.jsonl")
+    assert comparable(file) == comparable(finished / "scones.exact.jsonl")
 
 
 def test_all_commits_that_searched_are_told(
@@ -211,20 +236,18 @@ def test_time_that_was_spent_counts(
     assert limits == [pytest.approx(100 - 30 * changed.count('"seconds": 30.0'))]
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
+def test_searches_of_another_kind_are_not_mixed(
+    words: list[object], searched: Path, tiny_models: Path, refused: Refused
+) -> None:
+    for change, said in (
         (["--max-states", "31"], r"exact\.jsonl was made with max_states 30, not 31; give"),
         (["--sentence-seconds", "9"], "made with sentence_seconds unlimited, not 9.0"),
         (["--sentences", "5"], r"beam4\.json was made with source text \w+, not \w+;"),
         (["--precision", "bf16"], "made with precision float32, not bf16"),
-    ],
-)
-def test_searches_of_another_kind_are_not_mixed(
-    words: list[object], scones: Scones, refused: Refused, change: list[str], said: str
-) -> None:
-    scones(*words)
-    refused(*words, *change, said=said)
+    ):
+        refused(*words, *change, said=said)
+    other = [words[0], f"scones={tiny_models / 'softmax'}", *words[2:]]
+    refused(*other, said=r"scones\.beam4\.json was made with model \w+, not \w+;")
 
 
 def test_a_folder_that_another_process_searches_in_is_refused(
@@ -235,19 +258,10 @@ def test_a_folder_that_another_process_searches_in_is_refused(
         refused(*words, said="Another process is writing to")
 
 
-def test_searches_of_another_model_are_not_mixed(
-    words: list[object], tiny_models: Path, scones: Scones, refused: Refused
-) -> None:
-    scones(*words)
-    other = [words[0], f"scones={tiny_models / 'softmax'}", *words[2:]]
-    refused(*other, said=r"scones\.beam4\.json was made with model \w+, not \w+;")
-
-
 def test_a_search_goes_on_where_it_began_alone(
-    words: list[object], tmp_path: Path, scones: Scones, refused: Refused
+    words: list[object], searched: Path, scones: Scones, refused: Refused
 ) -> None:
-    scones(*words)
-    file = tmp_path / "out" / "scones.exact.jsonl"
+    file = searched / "scones.exact.jsonl"
     elsewhere = file.read_text().replace('"device": "cpu"', '"device": "a GPU"')
     file.write_text(elsewhere)
     done = scones(*words, "--json")  # it is complete, so that nobody mixes seconds

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scones.analysis.compare import Comparison, Judged, compare, read_judged
+from scones.analysis.compare import Judged, compare, read_judged
 from scones.errors import SconesError
 from scones.translator import load
 
@@ -122,7 +122,3 @@ def test_a_missing_or_damaged_judged_set(tmp_path: Path) -> None:
     (tmp_path / "judged.json").write_text("[{")
     with pytest.raises(SconesError, match=r"judged\.json is damaged"):
         read_judged(tmp_path / "judged.json")
-
-
-def test_no_systems_no_figures() -> None:
-    assert Comparison({}, {}, {"seed": 1}).to_json() == {"seed": 1, "systems": {}}
