@@ -120,10 +120,6 @@ class Samples:
     position_entropies: NDArray[np.float64]
     """For each sentence the sum of the entropies of its positions in nats, where measured."""
 
-    def split(self) -> list[list[int]]:
-        """The target words, sentence by sentence."""
-        return split_flat(self.tokens, self.lengths)
-
     @classmethod
     def joined(cls, parts: Sequence[Samples]) -> Samples:
         names = [field.name for field in fields(cls)]
@@ -358,12 +354,6 @@ class Sampler:
             self._share(self._compiled.join, rows, rows_of_words, lengths, ends, joined)
             flat.append(joined)
         return Samples(flat[0], lengths, outcomes, flat[1], entropies)
-
-    def sample_sentences(
-        self, sources: Sequence[Sequence[int]], first_number: int = 0
-    ) -> list[list[int]]:
-        """Translate lists of source words; a sentence without a translation gives an empty list."""
-        return self.sample(*flat_sentences(sources), first_number).split()
 
     def sample_texts(
         self, texts: Sequence[str], first_number: int = 0, counts: Counts | None = None

@@ -24,7 +24,8 @@ from ibm3_toys import (
 
 from scones.errors import SconesError
 from scones.ibm3.parameters import ANY, Parameters
-from scones.ibm3.sampling import DROPPED, SEEN, Counts, Outcome, Sampler
+from scones.ibm3.sampling import DROPPED, SEEN, Counts, Outcome, Sampler, split_flat
+from scones.text.store import flat_sentences
 
 pytest.importorskip("numba")
 
@@ -46,8 +47,15 @@ def sampled(
     """Sample a sentence many times; without what could not be translated."""
     sampler = Sampler(parameters, temperature, seed, limit)
     found = sampler.sample(np.tile(source, number), np.full(number, len(source)))
-    words, origins = found.split(), replace(found, tokens=found.origins).split()
+    words, origins = (split_flat(ids, found.lengths) for ids in (found.tokens, found.origins))
     return [(tuple(w), tuple(o)) for w, o in zip(words, origins, strict=True) if w]
+
+
+def translated(
+    sampler: Sampler, sources: Sequence[Sequence[int]], first_number: int = 0
+) -> list[list[int]]:
+    found = sampler.sample(*flat_sentences(sources), first_number)
+    return split_flat(found.tokens, found.lengths)
 
 
 @pytest.mark.parametrize("temperature", TEMPERATURES)
@@ -207,16 +215,15 @@ class TestNumbers:
     def test_neighbours_change_nothing(self) -> None:
         tokens, lengths = self.flat(50)
         sampler = Sampler(toy(), 1.0, 5)
-        together = sampler.sample(tokens, lengths, first_number=7).split()
-        ends = np.cumsum(lengths)
+        sources = split_flat(tokens, lengths)
+        together = translated(sampler, sources, 7)
         for row in (49, 0, 20):
-            source = tokens[ends[row] - lengths[row] : ends[row]].tolist()
-            assert sampler.sample_sentences([source], first_number=7 + row) == [together[row]]
+            assert translated(sampler, [sources[row]], 7 + row) == [together[row]]
 
     def test_seeds_and_numbers_change_it(self) -> None:
         source = [[EIN, ZWEI, EIN, ZWEI, EIN, ZWEI]] * 50
         found = {
-            (seed, number): Sampler(toy(), 1.0, seed).sample_sentences(source, number)
+            (seed, number): translated(Sampler(toy(), 1.0, seed), source, number)
             for seed in (0, 1, 2**64 - 1)
             for number in (0, 50, 2**40)
         }
@@ -242,7 +249,7 @@ class TestLimits:
         found = sampler.sample(np.concatenate(sources), list(map(len, sources)))
         done, long, empty = Outcome.TRANSLATED, Outcome.SOURCE_TOO_LONG, Outcome.EMPTY
         assert found.outcomes.tolist() == [done, long, empty, empty, done, done]
-        assert found.split() == [[2] * 3, [], [], [], [3] * 3, [3]]
+        assert split_flat(found.tokens, found.lengths) == [[2] * 3, [], [], [], [3] * 3, [3]]
         assert sampler.vocabulary.oov_policy.tolist() == [SEEN] * 3 + [3, DROPPED]
 
     def test_a_target_that_never_fits(self) -> None:
@@ -269,7 +276,7 @@ class TestLimits:
             sentences=6, translated=2, source_too_long=1, target_too_long=0, empty=3,
             source_words=12, never_seen_and_copied=2, never_seen_and_dropped=3, target_words=5,
         )  # fmt: skip
-        assert sampler.sample_texts([]) == sampler.sample_sentences([]) == []
+        assert sampler.sample_texts([]) == translated(sampler, []) == []
 
     @pytest.mark.parametrize("source", [2, 3, 6])
     def test_lengths_that_d_does_not_know(self, source: int) -> None:
@@ -296,7 +303,7 @@ class TestMistakes:
             with pytest.raises(SconesError, match=f"{name} must be at least {least}, not -1"):
                 Sampler(toy(), 1.0, **{name: -1})
         with pytest.raises(SconesError, match="word number 7, and the model has 5 source words"):
-            Sampler(toy(), 1.0).sample_sentences([[1, 7]])
+            translated(Sampler(toy(), 1.0), [[1, 7]])
 
     def test_no_numba(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(__import__("sys").modules, "numba", None)
