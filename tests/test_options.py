@@ -10,9 +10,16 @@ import pytest
 
 from scones.errors import SconesError
 from scones.model.config import ModelOptions
-from scones.options import describe_type, from_section, load_recipe, option
+from scones.options import (
+    REQUIRED,
+    Given,
+    describe_type,
+    from_section,
+    load_recipe,
+    option,
+    out_of_bounds,
+)
 from scones.outputs import output_layer
-from scones.text.cleaning import CleaningConfig
 from scones.text.prepare import PrepareConfig
 from scones.training.options import TrainOptions
 
@@ -29,6 +36,16 @@ class Baking:
     jam_first: bool = option(False, "which comes first")
     fillings: list[str] = option(["jam"], "what goes in")
     tray: Path | None = option(None, "where they lie")
+
+
+@dataclass(frozen=True)
+class Party:
+    """One whose options hold others."""
+
+    guests: int = option(REQUIRED, "how many", least=1)
+    baking: Baking = option(REQUIRED, "what there is")
+    shares: list[float] = option([], "who gets how much", above=0)
+    jam: float = option(0.5, "of it all", least=0, below=1)
 
 
 @pytest.fixture
@@ -129,6 +146,25 @@ def test_a_missing_key_is_named() -> None:
         from_section(Baking, {}, "here")
 
 
+def test_what_was_given_wins_over_a_section_also_inside_it() -> None:
+    given = Given(Party, {"guests": 3, "baking": {"minutes": 9}})
+    section = {"guests": 2, "baking": {"oven": "gas", "minutes": 8, "degrees": 180}}
+    assert given.over(section, "here") == Party(3, Baking("gas", 9, 180.0))
+    with pytest.raises(SconesError, match=r"here\.baking: 'oven' is missing"):
+        given.over({}, "here")
+    with pytest.raises(SconesError, match="'baking' must be a section of its own, not 3"):
+        from_section(Party, {"guests": 1, "baking": 3}, "here")
+
+
+def test_bounds_are_checked_of_each_value() -> None:
+    party = Party(0, Baking("gas"), [1.0, float("nan"), 0.25], 2.0)
+    assert out_of_bounds(party) == [
+        "guests must be at least 1, not 0",
+        "shares must be above 0, not nan",
+        "jam must be in [0, 1), not 2.0",
+    ]
+
+
 def test_types_are_described_in_words() -> None:
     assert describe_type(list[Path]) == "a list, each a path"
     assert describe_type(int | None) == "a whole number"
@@ -143,8 +179,7 @@ def test_every_recipe_fills_its_dataclasses(path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("SCONES_DATA", "/corpora")
     sections = load_recipe(path, "prepare", "model", "output", "train")
     if prepare := sections["prepare"]:
-        rules = from_section(CleaningConfig, prepare.pop("cleaning", {}), "[prepare.cleaning]")
-        from_section(PrepareConfig, prepare | {"cleaning": rules}, "[prepare]").validate()
+        from_section(PrepareConfig, prepare, "[prepare]").validate()
     from_section(ModelOptions, sections["model"], "[model]").build(vocabulary=8000)
     output_layer(sections["output"], "[output]")
     from_section(TrainOptions, sections["train"], "[train]")

@@ -127,9 +127,16 @@ def test_figures_are_those_of_the_translator(
             assert line["log_prob"] <= line["certificate"]["upper_bound"]
 
 
-def test_only_the_first_sentences(words: list[object], scones: Scones) -> None:
-    done = scones(*words, "--sentences", 2, "--json")
-    assert json.loads(done.out)["sentences"] == 2
+def test_without_exact_search_and_only_the_first_sentences(
+    words: list[object], tmp_path: Path, scones: Scones
+) -> None:
+    done = scones(*words, "--no-exact", "--sentences", 2)
+    assert done.code == 0, done.err
+    assert "xact search" not in done.out.partition("- BLEU")[0].partition("\n")[2]
+    left = {path.name for path in (tmp_path / "out").iterdir()}
+    beams = {"scones.beam1.json", "scones.beam4.json"}
+    assert left == beams | {"analysis.json", "analysis.md", "bleu.svg", "length-ratio.svg"}
+    assert json.loads((tmp_path / "out" / "analysis.json").read_text())["sentences"] == 2
 
 
 def test_nothing_is_searched_twice_and_another_beam_is_added(

@@ -59,18 +59,12 @@ def test_prepare_refuses_a_bad_file(
     refused(*preparing(corpus), said=said)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [lambda text: text.replace(b"\n", b"\r\n"), lambda text: b"\xef\xbb\xbf" + text],
-    ids=["crlf", "bom"],
-)
-def test_the_remedy_dos_works(
-    corpus: Path, scones: Scones, change: Callable[[bytes], bytes]
-) -> None:
+def test_the_remedy_dos_works(corpus: Path, scones: Scones) -> None:
     assert scones(*preparing(corpus)).code == 0
     digest = TokenStore.open(corpus / "store").digest
     for language in ("de", "en"):
-        rewrite(corpus / f"train.{language}", change)
+        path = corpus / f"train.{language}"
+        rewrite(path, lambda text: b"\xef\xbb\xbf" + text.replace(b"\n", b"\r\n"))
     assert scones(*preparing(corpus, "--dos", "--overwrite")).code == 0
     assert TokenStore.open(corpus / "store").digest == digest
 
@@ -82,16 +76,12 @@ def test_one_bad_line_among_many_is_dropped_and_counted(corpus: Path, scones: Sc
     assert (report["pairs_read"], report["pairs_kept"]) == (151, 150)
 
 
-def test_prepare_keeps_a_store_that_exists(corpus: Path, refused: Refused) -> None:
+def test_prepare_keeps_a_store_that_exists(corpus: Path, scones: Scones, refused: Refused) -> None:
     (corpus / "store").mkdir()
     (corpus / "store" / "notes.txt").write_text("mine")
     refused(*preparing(corpus), said=r"store exists already.*--overwrite")
     refused(*preparing(corpus, "--overwrite"), said="is not a store")
-
-
-def test_a_failed_overwrite_keeps_the_old_store(
-    corpus: Path, scones: Scones, refused: Refused
-) -> None:
+    shutil.rmtree(corpus / "store")
     assert scones(*preparing(corpus)).code == 0
     rewrite(corpus / "train.de", without_last_line)
     refused(*preparing(corpus, "--overwrite"), said="149 lines")
@@ -150,14 +140,11 @@ def test_the_sentence_number_counts_all_lines(tiny_model: Path, refused: Refused
     ("source", "target", "said"),
     [
         (b"Tee\nSahne\n", b"tea\n", r"de has 2 lines but \S+en has 1"),
-        (b"", b"tea\n", "de is empty"),
         (b"Tee\n", b"t\xe9a\n", r"en, line 1 is not UTF-8 text \(byte 2 is 0xE9\)"),
-        (b"Tee\nT\0\n", b"tea\nt\n", r"de, line 2 is not UTF-8 text \(byte 2 is 0x00\)"),
-        (b"Tee\r\n", b"tea\n", r"de has Windows line ends"),
         (TEN_THOUSAND_WORDS.encode(), b"tea\n", "Source 1 has 1.,... pieces"),
         (b"Tee\nTee\n", b"tea\n" + TEN_THOUSAND_WORDS.encode(), "Target 2 has 1.,... pieces"),
     ],
-    ids=["unequal", "empty", "latin-1", "nul", "crlf", "long-source", "long-target"],
+    ids=["unequal", "latin-1", "long-source", "long-target"],
 )
 def test_score_refuses_bad_files(
     tiny_model: Path, tmp_path: Path, refused: Refused, source: bytes, target: bytes, said: str
@@ -167,107 +154,95 @@ def test_score_refuses_bad_files(
     refused("score", tiny_model, tmp_path / "de", tmp_path / "en", said=said)
 
 
-def edit_config(folder: Path, change: Callable[[dict], object]) -> None:
-    config = json.loads((folder / "config.json").read_text())
-    change(config)
-    (folder / "config.json").write_text(json.dumps(config))
+Change = bytes | int | dict[str, object] | None
 
 
-DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
-    "missing": (shutil.rmtree, "model does not exist"),
-    "weights cut off": (
-        lambda model: rewrite(model / "model.safetensors", lambda data: data[:-100]),
-        "model.safetensors is damaged",
-    ),
-    "weights empty": (
-        lambda model: (model / "model.safetensors").write_bytes(b""),
-        "model.safetensors is damaged",
-    ),
-    "weights missing": (
-        lambda model: (model / "model.safetensors").unlink(),
-        "model.safetensors does not exist; the model is incomplete",
-    ),
-    "subwords missing": (
-        lambda model: (model / "subwords.model").unlink(),
-        "subwords.model cannot be read .*incomplete",
-    ),
-    "subwords damaged": (
-        lambda model: (model / "subwords.model").write_bytes(b"pieces of cake"),
-        "subwords.model is damaged",
-    ),
-    "config missing": (
-        lambda model: (model / "config.json").unlink(),
-        "model is not a model folder: it has no config.json",
-    ),
-    "config cut off": (
-        lambda model: rewrite(model / "config.json", lambda data: data[:-100]),
-        "config.json is damaged: it is not valid JSON",
-    ),
-    "config of another program": (
-        lambda model: (model / "config.json").write_text("{}"),
-        "not a SCONES model",
-    ),
-    "a size missing": (
-        lambda model: edit_config(model, lambda config: config.pop("d_model")),
-        "config.json is damaged: 'd_model' is missing",
-    ),
-    "another size": (
-        lambda model: edit_config(model, lambda config: config.update(encoder_ffn_dim=65)),
-        "does not fit its config.json",
-    ),
-    "an impossible size": (
-        lambda model: edit_config(model, lambda config: config.update(d_model=-1)),
-        "cannot be built: .*-1",
-    ),
-    "unknown output layer": (
-        lambda model: edit_config(
-            model, lambda config: config["scones"]["output"].update(layer="entmax")
-        ),
+def spoil(folder: Path, file: str, change: Change) -> None:
+    """Remove a file, write another content, cut bytes off its end, or change entries of a JSON."""
+    path = folder / file
+    if change is None:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    elif isinstance(change, bytes):
+        path.write_bytes(change)
+    elif isinstance(change, int):
+        rewrite(path, lambda data: data[:-change])
+    else:
+        path.write_text(json.dumps(merged(json.loads(path.read_text()), change)))
+
+
+def merged(old: dict[str, object], new: dict[str, object]) -> dict[str, object]:
+    for name, value in new.items():
+        if isinstance(value, dict):
+            value = merged(old[name], value)  # type: ignore[arg-type]
+        old[name] = value
+    return {name: value for name, value in old.items() if value is not None}
+
+
+WEIGHTS, CONFIG = "model.safetensors", "config.json"
+DAMAGED_MODELS: list[tuple[str, Change, str]] = [
+    ("", None, "model does not exist"),
+    (WEIGHTS, 100, "model.safetensors is damaged"),
+    (WEIGHTS, b"", "model.safetensors is damaged"),
+    (WEIGHTS, None, "model.safetensors does not exist; the model is incomplete"),
+    ("subwords.model", None, "subwords.model cannot be read .*incomplete"),
+    ("subwords.model", b"pieces of cake", "subwords.model is damaged"),
+    (CONFIG, None, "model is not a model folder: it has no config.json"),
+    (CONFIG, 100, "config.json is damaged: it is not valid JSON"),
+    (CONFIG, b"{}", "not a SCONES model"),
+    (CONFIG, {"d_model": None}, "config.json is damaged: 'd_model' is missing"),
+    (CONFIG, {"encoder_ffn_dim": 65}, "does not fit its config.json"),
+    (CONFIG, {"d_model": -1}, "cannot be built: .*-1"),
+    (
+        CONFIG,
+        {"scones": {"output": {"layer": "entmax"}}},
         "config.json: the output layer 'entmax' is not known; there are scones, softmax",
     ),
-    "a future format": (
-        lambda model: edit_config(model, lambda config: config["scones"].update(format=99)),
-        "has format 99, and this version",
-    ),
-}
+    (CONFIG, {"scones": {"format": 99}}, "has format 99, and this version"),
+]
 
 
 @pytest.mark.parametrize("command", ["info", "translate"])
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(("file", "change", "said"), DAMAGED_MODELS)
 def test_a_damaged_model_is_refused(
-    tiny_model: Path, tmp_path: Path, refused: Refused, command: str, damage: str
+    tiny_model: Path,
+    tmp_path: Path,
+    refused: Refused,
+    command: str,
+    file: str,
+    change: Change,
+    said: str,
 ) -> None:
-    model = tmp_path / "model"
-    shutil.copytree(tiny_model, model)
-    spoil, said = DAMAGES[damage]
-    spoil(model)
-    refused(command, model, stdin="Tee\n", said=said)
+    shutil.copytree(tiny_model, tmp_path / "model")
+    spoil(tmp_path / "model", file, change)
+    refused(command, tmp_path / "model", stdin="Tee\n", said=said)
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("command", "file", "change", "said"),
     [
-        (shutil.rmtree, "store is not a folder; make a store with `scones prepare"),
-        (lambda store: (store / "store.json").unlink(), "store is not a store"),
-        (lambda store: (store / "store.json").write_text("{"), "store.json is damaged"),
-        (
-            lambda store: rewrite(store / "train.source.tokens", lambda data: data[:-2]),
-            "train.source.tokens is damaged: it has .* bytes",
-        ),
-        (lambda store: (store / "subwords.model").unlink(), "subwords.model does not exist"),
+        ("train", "", None, "store is not a folder; make a store with `scones prepare"),
+        ("train", "store.json", None, "store is not a store"),
+        ("train", "store.json", b"{", "store.json is damaged"),
+        ("train", "train.source.tokens", 2, "train.source.tokens is damaged: it has .* bytes"),
+        ("train", "subwords.model", None, "subwords.model does not exist"),
+        ("info", "store.json", b"{", "store.json is damaged"),
+        ("info", "store.json", None, "it has no config.json"),
+        ("info", "subwords.model", None, "subwords.model"),
     ],
-    ids=["missing", "no-store", "bad-json", "cut-off", "no-subwords"],
 )
-def test_train_refuses_a_damaged_store(
+def test_a_damaged_store_is_refused(
     tiny_store: Path,
     tmp_path: Path,
     refused: Refused,
-    damage: Callable[[Path], object],
+    command: str,
+    file: str,
+    change: Change,
     said: str,
 ) -> None:
     shutil.copytree(tiny_store, tmp_path / "store")
-    damage(tmp_path / "store")
-    refused("train", tmp_path / "store", tmp_path / "run", *TINY_RUN, said=said)
+    spoil(tmp_path / "store", file, change)
+    more = [tmp_path / "run", *TINY_RUN] if command == "train" else []
+    refused(command, tmp_path / "store", *more, said=said)
 
 
 def test_train_keeps_out_of_a_folder_that_is_no_run(

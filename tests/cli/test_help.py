@@ -1,25 +1,28 @@
-"""Help pages: complete, readable, quick, and with examples that work."""
+"""Help pages, complete and quick, with examples that work; and completion by the shell."""
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import shutil
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 import typer
-from running import Done
+from running import Scones
 
 import scones as package
+from scones.cli import run
 from scones.cli.commands import app
-
-Scones = Callable[..., Done]
+from scones.cli.train import OutputFlags
 
 GROUP: Any = typer.main.get_command(app)
 COMMANDS = list(GROUP.commands)
@@ -55,16 +58,11 @@ def of_command(name: str) -> list[list[str]]:
     return list(examples((LEAVES.get(name) or GROUP.commands[name]).help))
 
 
-def in_documents() -> Iterator[Any]:
+def in_documents() -> Iterator[tuple[Path, list[str]]]:
     for path in (REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))):
         for block in re.findall(r"^```sh\n(.*?)^```", path.read_text(), re.M | re.S):
             for words in examples(re.sub("^", " ", block, flags=re.M)):
-                yield pytest.param(words, id=f"{path.name}-{words[1]}")
-
-
-def test_the_promised_commands_are_there() -> None:
-    promised = {"prepare", "train", "translate", "score", "evaluate", "tune", "info"}
-    assert promised <= set(COMMANDS)
+                yield path, words
 
 
 def test_help_names_every_command_once_under_a_heading(scones: Scones) -> None:
@@ -75,13 +73,8 @@ def test_help_names_every_command_once_under_a_heading(scones: Scones) -> None:
         before_options = done.out.partition("\nOptions:")[0]
         assert re.findall(r"^  ([a-z0-9]+)  ", before_options, re.M) == COMMANDS
         headings = re.findall(r"^([A-Z].*):$", done.out, re.M)
-        assert headings == [
-            "From text to a model",
-            "Use a model",
-            "Judge",
-            "Experiments",
-            "Options",
-        ]
+        expected = ["From text to a model", "Use a model", "Judge", "Experiments", "Options"]
+        assert headings == expected
 
 
 def test_no_arguments_give_the_help_as_a_mistake(scones: Scones) -> None:
@@ -102,12 +95,7 @@ def test_every_page_is_plain_and_fits(scones: Scones, command: str) -> None:
 def test_every_command_says_what_it_does(scones: Scones, command: str) -> None:
     page = scones(*command.split(), "--help").out
     assert page.startswith(f"Usage: scones {command} [OPTIONS]")
-    for parameter in LEAVES[command].params:
-        assert parameter.help, parameter.name
-
-
-@pytest.mark.parametrize("command", sorted({*LEAVES} - {"translate", "export"}))
-def test_every_command_has_examples(command: str) -> None:
+    assert all(parameter.help for parameter in LEAVES[command].params)
     called = [" ".join(words[1:]) for words in of_command(command)]
     assert len([words for words in called if words.startswith(f"{command} ")]) >= 2
 
@@ -122,21 +110,15 @@ def parse(words: list[str]) -> None:
         assert not word.startswith("recipes/") or (REPOSITORY / word).exists()
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        pytest.param(words, id=f"{name}-{index}")
-        for name in ("ibm3", *LEAVES)
-        for index, words in enumerate(of_command(name))
-    ],
-)
-def test_examples_are_commands_that_can_be_given(words: list[str]) -> None:
-    parse(words)
-
-
-@pytest.mark.parametrize("words", list(in_documents()))
-def test_commands_of_the_documents_can_be_given(words: list[str]) -> None:
-    parse(words)
+def test_examples_are_commands_that_can_be_given() -> None:
+    for name in ("ibm3", *LEAVES):
+        for words in of_command(name):
+            parse(words)
+    for path, words in in_documents():
+        try:
+            parse(words)
+        except Exception as problem:
+            raise AssertionError(f"{path}: {' '.join(words)}") from problem
 
 
 def test_the_check_of_examples_sees_a_flag_that_is_not_there() -> None:
@@ -249,3 +231,112 @@ main()
         [sys.executable, "-c", program, "info", str(tiny_model)], capture_output=True
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+# Completion by the shell: commands, flags, values; paths are left to the shell itself.
+
+
+def completed(
+    line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> list[str]:
+    """Ask as bash does what could stand at the end of a line."""
+    monkeypatch.setenv("_SCONES_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(len(line.split(" ")) - 1))
+    with pytest.raises(SystemExit) as ended:
+        run([])
+    assert ended.value.code == 0
+    return capsys.readouterr().out.split()
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("scones tr", ["train", "translate"]),
+        ("scones --ver", ["--version"]),
+        ("scones train store model --max-", ["--max-length", "--max-steps", "--max-minutes"]),
+        ("scones train store model --optimizer ", ["lamb", "adamw"]),
+        ("scones train store model --optimizer a", ["adamw"]),
+        ("scones train store model --preset ", ["tiny", "small", "paper"]),
+        ("scones train store model --output-layer ", ["scones", "softmax"]),
+        ("scones tune store runs --loss-average s", ["sentences"]),
+        ("scones evaluate out.en -m ble", ["bleu", "bleurt"]),
+        ("scones score model --device c", ["cpu", "cuda"]),
+        ("scones translate ", []),  # nothing: then the shell completes a path
+        ("scones translate runs/", []),
+        ("scones train store model --recipe ", []),
+    ],
+)
+def test_what_could_come_next(
+    line: str,
+    expected: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = completed(line, monkeypatch, capsys)
+    if line.endswith("--max-"):
+        assert {*expected, "--max-tokens"} == {*found}
+    else:
+        assert found == expected
+
+
+def test_what_is_offered_is_there() -> None:
+    from scones.model.config import PRESETS, ModelOptions
+    from scones.outputs import output_layer
+
+    presets = get_args(get_type_hints(ModelOptions)["preset"])
+    assert list(presets) == list(PRESETS)
+    (layers,) = (field for field in fields(OutputFlags) if field.name == "output_layer")
+    for name in layers.metadata["values"]:
+        assert output_layer({"layer": name}).name == name
+
+
+@pytest.mark.parametrize(
+    ("shell", "file", "holds"),
+    [
+        ("bash", ".bash_completions/scones.sh", "complete -o default -F _scones_completion scones"),
+        ("zsh", ".zfunc/_scones", "#compdef scones"),
+        ("fish", ".config/fish/completions/scones.fish", "complete --command scones"),
+    ],
+)
+def test_installing_and_showing(
+    shell: str,
+    file: str,
+    holds: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("shellingham.detect_shell", lambda: (shell, f"/bin/{shell}"))
+    for flag in ("--install-completion", "--show-completion"):
+        with pytest.raises(SystemExit) as ended:
+            run([flag])
+        assert ended.value.code == 0
+    assert holds in (tmp_path / file).read_text()
+    assert holds in capsys.readouterr().out
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not there")
+def test_bash_itself_completes(tmp_path: Path) -> None:
+    program = tmp_path / "scones"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m scones "$@"\n')
+    program.chmod(0o755)
+    (tmp_path / "model").mkdir()
+    script = """
+    eval "$(_SCONES_COMPLETE=source_bash scones)"
+    COMP_WORDS=(scones train store model --optimizer a) COMP_CWORD=5
+    _scones_completion scones
+    echo "${COMPREPLY[*]}"
+    complete -p scones
+    """
+    environment = os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script], capture_output=True, text=True, env=environment
+    )
+    assert done.stderr == ""
+    # -o default: where scones offers nothing, bash completes paths.
+    assert done.stdout.splitlines() == [
+        "adamw",
+        "complete -o default -F _scones_completion scones",
+    ]

@@ -17,6 +17,24 @@ TINY = ["--layers", 1, "--size", 32, "--heads", 2, "--feed-forward", 64, "--max-
 TINY += ["--max-steps", 2, "--validate-every", 1, "--dev-sentences", 4, "--device", "cpu"]
 
 
+def test_flags_win_over_a_recipe_and_name_settings_of_any_layer(
+    tiny_store: Path, tmp_path: Path, scones: Scones
+) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(
+        "[output]\nalpha = 0.3\nlabel_smoothing = 0.2\n[train]\nseed = 7\nmax_steps = 99\n"
+    )
+    words = ["train", tiny_store, tmp_path / "run", "--recipe", recipe, *TINY]
+    given = ["--output", "label_smoothing=0.1", "--json"]
+    done = scones(*words, *given, "--output-layer", "softmax")
+    assert json.loads(done.out)["steps"] == 2
+    facts = read_facts(tmp_path / "run")
+    assert (facts.output, facts.seed) == ({"layer": "softmax", "label_smoothing": 0.1}, 7)
+    words[2] = tmp_path / "other"  # of a recipe's settings those stay that the layer has too
+    assert scones(*words, "--output-layer", "softmax").code == 0
+    assert read_facts(tmp_path / "other").output["label_smoothing"] == 0.2
+
+
 def test_tune_trains_once_for_each_alpha(tiny_store: Path, tmp_path: Path, scones: Scones) -> None:
     alphas = ["--alpha", 0.5, "--alpha", 0.2, "--alpha", 0.5]
     words = ["tune", tiny_store, tmp_path / "sweep", *alphas, *TINY, "--json"]
