@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_run import checkpoint, events
+from tiny_run import checkpoint, events, train_command
 
 from scones.cli import run as run_command
 
@@ -53,14 +53,9 @@ def test_what_a_killed_process_was_writing_is_cleared_away(run_training, tmp_pat
 
 
 def command(store: Path, folder: Path) -> list[str]:
-    flags = {
-        "preset": "tiny", "layers": 1, "size": 32, "heads": 2, "feed-forward": 64,
-        "max-steps": STEPS, "max-tokens": 512, "warmup-steps": 5, "validate-every": 25,
-        "dev-sentences": 2, "checkpoint-every": 4, "log-every": 1, "device": "cpu",
-        "precision": "float32", "threads": 1,
-    }  # fmt: skip
-    given = [part for name, value in flags.items() for part in (f"--{name}", str(value))]
-    return ["train", str(store), str(folder), *given]
+    return train_command(
+        store, folder, max_steps=STEPS, warmup_steps=5, validate_every=25, checkpoint_every=4
+    )
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
 import torch
@@ -102,26 +101,19 @@ def test_only_matrices_decay(name: str) -> None:
     assert torch.all(model.weight.abs() < before.abs())
 
 
-@pytest.mark.parametrize(
-    ("options", "rates"),
-    [
-        pytest.param(
-            {"learning_rate": 0.02, "warmup_steps": 100},
-            {(1, 0): 0.0002, (50, 0): 0.01, (100, 0): 0.02, (400, 0): 0.01, (10_000, 0): 0.002},
-            id="rises, then falls as the root",
-        ),
-        pytest.param(
-            {"learning_rate": 0.02, "warmup_steps": 0},
-            {(1, 0): 0.02, (4, 0): 0.01},
-            id="without warm-up the first is the highest",
-        ),
-        pytest.param(
-            {"learning_rate": 1.0, "warmup_steps": 1, "cooldown": 0.4, "max_steps": 10},
-            {(1, 0.6): 1.0, (1, 0.7): 0.75, (1, 0.95): 0.125, (1, 1.0): 0.0, (1, 1.2): 0.0},
-            id="the cool-down takes it to zero",
-        ),
-    ],
-)
-def test_the_learning_rate(options: dict[str, Any], rates: dict[tuple[int, float], float]) -> None:
-    found = [learning_rate(TrainOptions(**options), step, spent) for step, spent in rates]
-    assert found == pytest.approx(list(rates.values()))
+def test_the_learning_rate_rises_then_falls_as_the_root() -> None:
+    options = TrainOptions(learning_rate=0.02, warmup_steps=100)
+    rates = [learning_rate(options, step, 0.0) for step in (1, 50, 100, 400, 10_000)]
+    assert rates == pytest.approx([0.0002, 0.01, 0.02, 0.01, 0.002])
+
+
+def test_without_warm_up_the_first_rate_is_the_highest() -> None:
+    options = TrainOptions(learning_rate=0.02, warmup_steps=0)
+    assert learning_rate(options, 1, 0.0) == 0.02
+    assert learning_rate(options, 4, 0.0) == pytest.approx(0.01)
+
+
+def test_the_cool_down_takes_the_rate_to_zero() -> None:
+    options = TrainOptions(learning_rate=1.0, warmup_steps=1, cooldown=0.4, max_steps=10)
+    shares = [learning_rate(options, 1, spent) for spent in (0.0, 0.6, 0.7, 0.8, 0.95, 1.0, 1.2)]
+    assert shares == pytest.approx([1.0, 1.0, 0.75, 0.5, 0.125, 0.0, 0.0])

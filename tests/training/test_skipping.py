@@ -55,33 +55,22 @@ class Trainee:
 @pytest.mark.parametrize("optimizer", ["lamb", "adamw"])
 @pytest.mark.parametrize("clip_norm", [0.0, 1.0], ids=["unclipped", "clipped"])
 @pytest.mark.parametrize(("poison", "loss"), [(NAN, 2.0), (INFINITE, 2.0), (0.0, NAN), (NAN, NAN)])
+@pytest.mark.parametrize("first", [True, False], ids=["the first step", "a later one"])
 def test_a_step_that_is_not_finite_changes_no_bit(
-    optimizer: str, clip_norm: float, poison: float, loss: float
+    optimizer: str, clip_norm: float, poison: float, loss: float, first: bool
 ) -> None:
     sick, healthy = Trainee(optimizer, clip_norm), Trainee(optimizer, clip_norm)
-    for number in (1, 2):
+    for number in () if first else (1, 2):
         sick.step(number)
         healthy.step(number)
-    before = sick.bits()
     sick.step(3, poison=poison, loss=loss)
-    assert len(before) == 24
-    for left, right in zip(before, sick.bits(), strict=True):
-        assert torch.equal(left, right)
+    if not first:
+        assert len(sick.bits()) == 24
+        assert all(map(torch.equal, sick.bits(), healthy.bits()))
     # And it goes on as if that step had never been.
     sick.step(4)
     healthy.step(4)
-    for left, right in zip(sick.bits(), healthy.bits(), strict=True):
-        assert torch.equal(left, right)
-
-
-@pytest.mark.parametrize("optimizer", ["lamb", "adamw"])
-def test_the_very_first_step_may_be_skipped(optimizer: str) -> None:
-    sick, healthy = Trainee(optimizer, 1.0), Trainee(optimizer, 1.0)
-    sick.step(1, poison=NAN)
-    for trainee in (sick, healthy):
-        trainee.step(2)
-    for left, right in zip(sick.bits(), healthy.bits(), strict=True):
-        assert torch.equal(left, right)
+    assert all(map(torch.equal, sick.bits(), healthy.bits()))
 
 
 @pytest.mark.parametrize(("optimizer", "mean"), [("lamb", "mean"), ("adamw", "exp_avg")])

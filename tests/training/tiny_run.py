@@ -51,6 +51,18 @@ def make_experiment(
     return Experiment(model or small_model(), output or Scones(), training)
 
 
+def train_command(store: Path, folder: Path, **flags: object) -> list[str]:
+    """`scones train` of such a model, with these flags over the usual ones."""
+    usual = {"layers": 1, "size": 32, "heads": 2, "feed_forward": 64, "max_tokens": 512}
+    given = {"preset": "tiny", **OPTIONS, **usual, "checkpoint_every": 1000, **flags}
+    words = [
+        word
+        for name, value in given.items()
+        for word in (f"--{name.replace('_', '-')}", str(value))
+    ]
+    return ["train", str(store), str(folder), *words]
+
+
 def events(folder: Path, kind: str = "train") -> list[dict[str, Any]]:
     """What log.jsonl says about one kind of event."""
     lines = (folder / "training" / "log.jsonl").read_text().splitlines()
