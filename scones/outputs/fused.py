@@ -214,10 +214,18 @@ def loss_and_gradients(
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Sum the losses; with them, where wanted, the gradients of states, matrix and bias."""
     precision = _precision(hidden_ND)
-    inputs = (hidden_ND, weight_VD, bias_V, targets_N, weights_N)
-    if _has_kernels(hidden_ND):
-        return _by_kernels(*inputs, rule, ignore_index, precision, wanted)
-    return _by_chunks(*inputs, rule, precision, wanted)
+    if not _has_kernels(hidden_ND):
+        return _by_chunks(
+            hidden_ND, weight_VD, bias_V, targets_N, weights_N, rule, precision, wanted
+        )
+    from scones.kernels import head
+
+    if ignore_index is not None:
+        hidden_ND, targets_N = head.without_ignored(hidden_ND, targets_N, ignore_index)
+    factors = (hidden_ND.to(precision), weight_VD.to(precision))
+    spare = ignore_index is not None  # then the states are a copy, to be written over
+    inputs = (*factors, bias_V, targets_N, weights_N)
+    return head.loss_and_gradients(*inputs, rule.turn(), wanted, spare)
 
 
 def _precision(hidden: Tensor) -> torch.dtype:
@@ -228,27 +236,6 @@ def _precision(hidden: Tensor) -> torch.dtype:
 
 def _has_kernels(hidden: Tensor) -> bool:
     return usable(hidden.device) and _precision(hidden).itemsize <= 4
-
-
-def _by_kernels(
-    hidden_ND: Tensor,
-    weight_VD: Tensor,
-    bias_V: Tensor,
-    targets_N: Tensor,
-    weights_N: Tensor | None,
-    rule: Rule,
-    ignore_index: int | None,
-    precision: torch.dtype,
-    wanted: bool,
-) -> tuple[Tensor, tuple[Tensor, ...]]:
-    from scones.kernels import head
-
-    if ignore_index is not None:
-        hidden_ND, targets_N = head.without_ignored(hidden_ND, targets_N, ignore_index)
-    factors = (hidden_ND.to(precision), weight_VD.to(precision))
-    spare = ignore_index is not None  # then the states are a copy
-    inputs = (*factors, bias_V, targets_N, weights_N)
-    return head.loss_and_gradients(*inputs, rule.turn(), wanted, spare)
 
 
 def _by_chunks(
