@@ -53,7 +53,7 @@ def choose_precision(name: str, device: torch.device) -> torch.dtype:
 
 
 def usable(device: torch.device) -> bool:
-    """Say whether Triton kernels (`scones.kernels`) run on a device."""
+    """Whether Triton kernels (`scones.kernels`) run on a device."""
     if not _installed() or os.environ.get("SCONES_KERNELS") == "no":
         return False
     return device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
@@ -65,12 +65,12 @@ def _installed() -> bool:
 
 
 def attention_fits(head_size: int) -> bool:
-    """Say whether there are attention kernels for heads of this size."""
+    """Whether there are attention kernels for heads of this size."""
     return head_size >= 16 and head_size.bit_count() == 1
 
 
 def gpu_path(model: Any) -> bool:
-    """Say whether a `Transformer` takes the GPU rooms: kernels, and no padding.
+    """Whether a `Transformer` takes the GPU rooms: kernels, and no padding.
 
     Asked where something is built (a searcher, an expander, training steps), never while it runs:
     what was built then knows what it is.
@@ -80,7 +80,7 @@ def gpu_path(model: Any) -> bool:
 
 
 def spare_memory(device: torch.device) -> int:
-    """Give half of a GPU's free memory, shared with processes that were started beside this."""
+    """Half of a GPU's free memory, shared with processes that were started beside this."""
     free, _ = torch.cuda.mem_get_info(device)
     shares = os.environ.get(SHARES, "")
     return free // (2 * max(1, int(shares) if shares.isdecimal() else 1))

@@ -235,7 +235,7 @@ class Translator:
         self._searcher = together
         try:
             yield True
-        except Exception:
+        except Exception:  # the others are still waiting: they have to be sent home first
             together.finish()
             raise
         together.finish()
@@ -280,12 +280,14 @@ class Translator:
             )
             exactly = dict(self.exact(sentences, options, beam_size, too_long, first_number))
             return [exactly[index].translations for index in range(len(sentences))]
+        # Whoever says nothing about scores gets them where they can be had.
         if scores is None:
             scores = self._searcher.tells_scores
         plainly = SearchOptions(search, beam_size, n_best, length_penalty, scores, max_tokens)
         ids = self._encode(sentences, too_long, first_number)
         real = [index for index, tokens in enumerate(ids) if tokens]
         found = self._searcher.search([ids[index] for index in real], plainly)
+        # Empty sentences never reach a model: what it would make of them is not defined.
         results = [[Translation("", (), None, None)] for _ in sentences]
         texts = iter(self.subwords.decode([one.tokens for several in found for one in several]))
         for index, hypotheses in zip(real, found, strict=True):
@@ -314,12 +316,13 @@ class Translator:
                 yield index, ExactTranslations([Translation("", (), None, None)], None)
         real = [index for index, tokens in enumerate(ids) if tokens]
         sources = [ids[index] for index in real]
+        # Exact search needs n_best bounds to begin with, so that the beam has to be as wide.
         width = max(beam_size, options.n_best)
         beams = SearchOptions("beam", width, options.n_best, max_memory=options.max_memory)
         longest = self.model.config.max_length
         limits = [length_limit(len(source) + 1, longest) for source in sources]
         first = self._searcher.search(sources, beams)
-        for place, found in exact_search(
+        for index, found in exact_search(
             self._expander, self.output, sources, limits, first, options, began=began
         ):
             texts = self.subwords.decode([one.tokens for one in found.hypotheses])
@@ -327,20 +330,20 @@ class Translator:
                 self._translation(one, text)
                 for one, text in zip(found.hypotheses, texts, strict=True)
             ]
-            yield real[place], ExactTranslations(translations, found.certificate)
+            yield real[index], ExactTranslations(translations, found.certificate)
 
     @cached_property
     def _expander(self) -> Expander:
         return expander_for(self.model, self._precision)
 
     def score(self, pairs: Sequence[tuple[str, str]], max_tokens: int = 8192) -> list[float]:
-        """Give log P(z = 1 | x) of each (source, target) pair."""
+        """Log P(z = 1 | x) of each (source, target) pair."""
         return [math.fsum(terms) for terms in self.score_tokens(pairs, max_tokens)]
 
     def score_tokens(
         self, pairs: Sequence[tuple[str, str]], max_tokens: int = 8192
     ) -> list[list[float]]:
-        """Give the log-probability of each target token, the end of sentence last."""
+        """The log-probability of each target token, the end of sentence last."""
         if self.model.device.type == "meta":
             raise SconesError("An export for CTranslate2 gives no scores; use the model folder.")
         sources = self._encode([source for source, _ in pairs], name="Source")
@@ -370,7 +373,7 @@ class Translator:
             raise SconesError("Give a list of sentences, not one string.")
         if too_long not in ("error", "cut", "skip"):
             raise SconesError(f"too_long='{too_long}' is not known; use error, cut or skip.")
-        limit = self.model.config.max_length - 1
+        limit = self.model.config.max_length - 1  # the end of sentence takes a position too
         ids = self.subwords.encode(sentences)
         for index, tokens in enumerate(ids):
             if len(tokens) <= limit:

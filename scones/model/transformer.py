@@ -27,47 +27,46 @@ from scones.model.config import ModelConfig
 from scones.model.decoder import DecoderState, JoinedState, LayerCache
 from scones.text import PAD
 
-# Dropout, and a cheap source of chance for kernels.
+# Dropout.
 #
 # PyTorch's random numbers cost more than all else that a kernel does to a number. Dropout needs far
-# less than they give: whether a number goes may be read off a hash of its place and of a seed that
+# less than they give: kernels read whether a number goes off a hash of its index and of a seed that
 # is drawn anew for every step.
 
 
-class Noise:
-    """The seeds of one step, one for every place in a model where numbers are dropped."""
+class DropoutSeeds:
+    """The seeds of one step, one for every dropout in a model; only kernels need them."""
 
     def __init__(self) -> None:
-        self.sites = 0
+        self.count = 0
         self.seeds_S = torch.zeros(0, dtype=torch.int32)
 
     def draw(self, device: torch.device) -> None:
         """Draw new seeds from PyTorch's generator of a device."""
-        if self.seeds_S.device != device or self.seeds_S.numel() != self.sites:
-            self.seeds_S = torch.zeros(self.sites, dtype=torch.int32, device=device)
+        # In place where it can be: CUDA graphs read the seeds where they were.
+        if self.seeds_S.device != device or self.seeds_S.numel() != self.count:
+            self.seeds_S = torch.zeros(self.count, dtype=torch.int32, device=device)
         self.seeds_S.random_()
 
-    def site(self) -> int:
-        """Give a new place its number."""
-        self.sites += 1
-        return self.sites - 1
+    def new_index(self) -> int:
+        self.count += 1
+        return self.count - 1
 
 
 class Dropout(nn.Module):
     """Set numbers to 0 at random while training, and scale the others up."""
 
-    def __init__(self, rate: float, noise: Noise) -> None:
+    def __init__(self, rate: float, seeds: DropoutSeeds) -> None:
         super().__init__()
         self.rate = rate
-        self.noise = noise
-        self.site = noise.site()
+        self.seeds = seeds
+        self.index = seeds.new_index()
 
     def chance(self) -> tuple[Tensor, float]:
-        """Give this step's seed and the rate at which numbers go, for kernels."""
-        return self.noise.seeds_S[self.site], self.rate if self.training else 0.0
+        """This step's seed and the rate at which numbers go, for kernels."""
+        return self.seeds.seeds_S[self.index], self.rate if self.training else 0.0
 
     def forward(self, x: Tensor) -> Tensor:
-        """Drop numbers."""
         if not self.training or self.rate == 0:
             return x
         return functional.dropout(x, self.rate)
@@ -142,17 +141,17 @@ class Stream:
 
 
 class Attention(nn.Module):
-    """The weights of multi-head attention: over the sequence itself, or (`crossing`) a memory."""
+    """The weights of multi-head attention: over the sequence itself, or (`cross`) a memory."""
 
-    def __init__(self, config: ModelConfig, noise: Noise, *, crossing: bool) -> None:
+    def __init__(self, config: ModelConfig, seeds: DropoutSeeds, *, cross: bool) -> None:
         super().__init__()
         size = config.size
         self.heads = config.heads
         self.dropout = config.attention_dropout
-        self.noise = noise
-        self.site = noise.site()
-        self.query = Linear(size, size) if crossing else None
-        self.inputs = Linear(size, 2 * size if crossing else 3 * size)  # key, value | q, k, v
+        self.seeds = seeds
+        self.index = seeds.new_index()
+        self.query = Linear(size, size) if cross else None
+        self.inputs = Linear(size, 2 * size if cross else 3 * size)  # key, value | q, k, v
         self.output = Linear(size, size)
 
     def queries(self, x: Tensor) -> Tensor:
@@ -194,7 +193,7 @@ class Attention(nn.Module):
 
     def chance(self) -> tuple[Tensor, float]:
         """This step's seed and the rate at which attention weights are dropped, for kernels."""
-        return self.noise.seeds_S[self.site], self.dropout if self.training else 0.0
+        return self.seeds.seeds_S[self.index], self.dropout if self.training else 0.0
 
 
 class AttendItself(Protocol):
@@ -295,30 +294,30 @@ class FeedForward(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention and feed-forward, each behind a layer norm and a residual."""
 
-    def __init__(self, config: ModelConfig, noise: Noise) -> None:
+    def __init__(self, config: ModelConfig, seeds: DropoutSeeds) -> None:
         super().__init__()
         self.attention_norm = nn.LayerNorm(config.size)
-        self.attention = Attention(config, noise, crossing=False)
+        self.attention = Attention(config, seeds, cross=False)
         self.feed_forward_norm = nn.LayerNorm(config.size)
         self.feed_forward = FeedForward(config)
-        self.attention_dropout = Dropout(config.dropout, noise)
-        self.feed_forward_dropout = Dropout(config.dropout, noise)
+        self.attention_dropout = Dropout(config.dropout, seeds)
+        self.feed_forward_dropout = Dropout(config.dropout, seeds)
 
 
 class DecoderLayer(nn.Module):
     """Causal self-attention, attention over the source, feed-forward."""
 
-    def __init__(self, config: ModelConfig, noise: Noise) -> None:
+    def __init__(self, config: ModelConfig, seeds: DropoutSeeds) -> None:
         super().__init__()
         self.attention_norm = nn.LayerNorm(config.size)
-        self.attention = Attention(config, noise, crossing=False)
+        self.attention = Attention(config, seeds, cross=False)
         self.cross_norm = nn.LayerNorm(config.size)
-        self.cross = Attention(config, noise, crossing=True)
+        self.cross = Attention(config, seeds, cross=True)
         self.feed_forward_norm = nn.LayerNorm(config.size)
         self.feed_forward = FeedForward(config)
-        self.attention_dropout = Dropout(config.dropout, noise)
-        self.cross_dropout = Dropout(config.dropout, noise)
-        self.feed_forward_dropout = Dropout(config.dropout, noise)
+        self.attention_dropout = Dropout(config.dropout, seeds)
+        self.cross_dropout = Dropout(config.dropout, seeds)
+        self.feed_forward_dropout = Dropout(config.dropout, seeds)
 
 
 def encoder_block(layer: EncoderLayer, stream: Stream, attend: AttendItself) -> None:
@@ -351,18 +350,18 @@ class Transformer(nn.Module):
         if not config.tied_embeddings:
             self.target_embedding = nn.Embedding(config.vocabulary, config.size)
             self.output_embedding = nn.Embedding(config.vocabulary, config.size)
-        self.noise = noise = Noise()
+        self.noise = seeds = DropoutSeeds()
         self.encoder = nn.ModuleList(
-            EncoderLayer(config, noise) for _ in range(config.encoder_layers)
+            EncoderLayer(config, seeds) for _ in range(config.encoder_layers)
         )
         self.encoder_norm = nn.LayerNorm(config.size)
         self.decoder = nn.ModuleList(
-            DecoderLayer(config, noise) for _ in range(config.decoder_layers)
+            DecoderLayer(config, seeds) for _ in range(config.decoder_layers)
         )
         self.decoder_norm = nn.LayerNorm(config.size)
         self.output_bias = nn.Parameter(torch.zeros(config.vocabulary))
-        self.source_dropout = Dropout(config.dropout, noise)
-        self.target_dropout = Dropout(config.dropout, noise)
+        self.source_dropout = Dropout(config.dropout, seeds)
+        self.target_dropout = Dropout(config.dropout, seeds)
         self.head: PrepackedLinear | None = None  # computes logits where weights are prepacked
         self.positions: Tensor
         self.register_buffer("positions", sinusoids(config.max_length, config.size), False)
@@ -388,7 +387,7 @@ class Transformer(nn.Module):
         return self.output_bias.device
 
     def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
-        """Give the hidden states (B, T, D) that predict each next token of `target_BT`."""
+        """The hidden states (B, T, D) that predict each next token of `target_BT`."""
         mask = source_mask(source_BS)
         memory_BSD = self.encode(source_BS, mask)
         x_BTD = self.embed_target(target_BT) + self.positions[: target_BT.size(1)]
@@ -396,7 +395,7 @@ class Transformer(nn.Module):
         return self.run_decoder(stream, WholeTarget(memory_BSD, mask))
 
     def encode(self, source_BS: Tensor, mask: Tensor | None) -> Tensor:
-        """Give the memory (B, S, D) that the decoder attends over."""
+        """The memory (B, S, D) that the decoder attends over."""
         embedded_BSD = self.embedding(source_BS) * math.sqrt(self.config.size)
         x_BSD = embedded_BSD + self.positions[: source_BS.size(1)]
         return self.run_encoder(Stream(self.source_dropout(x_BSD)), WholeSource(mask))
@@ -412,7 +411,7 @@ class Transformer(nn.Module):
         return stream.normed(self.decoder_norm)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Give the logits (…, V) of hidden states (…, D)."""
+        """The logits (…, V) of hidden states (…, D)."""
         if self.head is not None:
             return self.head(hidden)
         return functional.linear(hidden, self.output_weight, self.output_bias)
@@ -444,11 +443,11 @@ class Transformer(nn.Module):
         return stream.normed(self.decoder_norm)
 
     def decoder_layers(self) -> Iterator[DecoderLayer]:
-        """Give the decoder's layers, with their type."""
+        """The decoder's layers, with their type."""
         return cast(Iterator[DecoderLayer], iter(self.decoder))
 
     def embed_target(self, tokens: Tensor) -> Tensor:
-        """Give the embeddings of target tokens, without their positions."""
+        """The embeddings of target tokens, without their positions."""
         embedded: Tensor = self.target_table(tokens) * math.sqrt(self.config.size)
         return embedded
 
@@ -467,7 +466,7 @@ def can_prepack(model: Transformer) -> bool:
 
 
 def prepacked(model: Transformer) -> Transformer:
-    """Give a copy of a model that translates sooner, or the model itself where oneDNN cannot help.
+    """Copy a model into one that translates sooner, or return it where oneDNN cannot help.
 
     Plain products unpack the same weights again for every token; for the few rows of a decoding
     step that takes as long as the product itself. The copy does not follow when the model trains.
@@ -512,7 +511,7 @@ def _is_cpu_bf16(tensor: Tensor) -> bool:
 
 
 def source_mask(source_BS: Tensor) -> Tensor | None:
-    """Say which source positions may be attended to; None where there is no padding at all."""
+    """Which source positions may be attended to; None where there is no padding at all."""
     real_BS = source_BS != PAD
     # Asking a GPU for the answer would stall it; there the mask is always used.
     if source_BS.device.type == "cpu" and bool(real_BS.all()):

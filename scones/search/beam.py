@@ -46,6 +46,7 @@ def beam_search(
     check_beam(beam_size, n_best, length_penalty)
     sentences, longest = source_BS.size(0), int(limits_B.max())
     device = source_BS.device
+    # Results are written on the device and read out once at the end: a GPU never waits for them.
     state = model.start(source_BS, beam_size)
     history = History.empty(sentences, beam_size, longest, device)
     finished = Finished.empty(sentences, n_best, device)
@@ -106,12 +107,14 @@ class Candidates:
 
     @classmethod
     def of(cls, output: OutputLayer, logits_NV: Tensor, scores_Ak: Tensor, end: int) -> Candidates:
-        """Give the best continuations of hypotheses with these scores."""
+        """The best continuations of hypotheses with these scores."""
         sentences, beam_size = scores_Ak.shape
         # k + 1 a row: should one of them be the end of sentence, k are left to go on.
         width = min(beam_size + 1, logits_NV.size(-1))
         terms_Nw, tokens_Nw = output.best(logits_NV, width)
+        # Added up in float64: over a long sentence float32 would lose what tells two beams apart.
         totals_Nw = scores_Ak.reshape(-1, 1) + terms_Nw.double()
+        # Up to k of them may be ends of sentence, which leaves k that go on.
         count = min(2 * beam_size, beam_size * width)
         totals_Ac, order_Ac = totals_Nw.view(sentences, -1).topk(count, dim=-1)
         return cls(
@@ -123,7 +126,7 @@ class Candidates:
         )
 
     def going_on(self, beam_size: int) -> Candidates:
-        """Give the best candidates that do not end the sentence."""
+        """The best candidates that do not end the sentence."""
         going_on_Ac = self.totals.masked_fill(self.tokens == self.end, _NEVER)
         totals_Ak, order_Ak = going_on_Ac.topk(beam_size, dim=-1)
         return Candidates(
@@ -135,7 +138,7 @@ class Candidates:
         )
 
     def rows(self) -> Tensor:
-        """Give the row that each candidate continues."""
+        """The row that each candidate continues."""
         sentences, beam_size = self.parents.shape
         first_A1 = torch.arange(sentences, device=self.parents.device)[:, None] * beam_size
         return (first_A1 + self.parents).flatten()
@@ -158,20 +161,19 @@ class Finished:
 
     @classmethod
     def empty(cls, sentences: int, n_best: int, device: torch.device) -> Finished:
-        """Give room for the translations of so many sentences."""
         nothing = torch.full((sentences, n_best), _NEVER, dtype=torch.float64, device=device)
         zeros = torch.zeros(sentences, n_best, dtype=torch.long, device=device)
         return cls(nothing, nothing.clone(), nothing.float(), zeros, zeros.clone())
 
     def of(self, sentences: int) -> Finished:
-        """Give those of the first sentences."""
         columns = (self.ranks, self.totals, self.terms, self.parents, self.positions)
         return Finished(*(column[:sentences] for column in columns))
 
     def decided(
         self, active_A: Tensor, scores_Ak: Tensor, limits_A: Tensor, penalty: float
     ) -> Tensor:
-        """Say for which sentences no unfinished hypothesis can pass the n-th finished one."""
+        """For which sentences no unfinished hypothesis can pass the n-th finished one."""
+        # At best the score falls no further and is divided by the most: it is negative.
         reachable_A = scores_Ak[:, 0] / limits_A.double() ** penalty
         return self.ranks[active_A, -1] >= reachable_A
 
@@ -199,6 +201,7 @@ class Finished:
         both = [
             torch.cat([old[active_A], new], dim=1) for old, new in zip(kept, offered, strict=True)
         ]
+        # Old and new compete; those that fall out of the n best are gone for good.
         _, order_An = both[0].topk(self.ranks.size(1), dim=-1)
         for old, new in zip(kept, both, strict=True):
             old[active_A] = new.gather(1, order_An)
@@ -217,14 +220,12 @@ class History:
 
     @classmethod
     def empty(cls, sentences: int, beam_size: int, longest: int, device: torch.device) -> History:
-        """Give room for so many sentences of at most so many tokens."""
         shape = (longest, sentences, beam_size)
         pointers = torch.zeros(shape, dtype=torch.int32, device=device)
         terms = torch.zeros(shape, device=device)
         return cls(pointers, pointers.clone(), terms)
 
     def of(self, sentences: int, longest: int) -> History:
-        """Give that of the first sentences, up to a length."""
         columns = (self.parents, self.tokens, self.terms)
         return History(*(column[:longest, :sentences] for column in columns))
 

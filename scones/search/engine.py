@@ -66,7 +66,7 @@ class Searcher(Protocol):
     def search(
         self, sources: Sequence[Sequence[int]], options: SearchOptions
     ) -> list[list[Hypothesis]]:
-        """Give up to n_best hypotheses for each source; no ids hold the end of sentence.
+        """Find up to n_best hypotheses for each source; no ids hold the end of sentence.
 
         A sentence's result does not depend on the others: its length limit and its shortlist,
         where there is one, come from its own source alone, and padding is never attended to.
@@ -85,6 +85,7 @@ def searcher(
     A GPU's products are made in `precision`; elsewhere the model computes as it is. Slots and
     prepacked products have weights of their own, copied now: they know nothing of later training.
     """
+    # A shortlist needs the steps of PyTorch, on a GPU too: slots compute all logits.
     if shortlist is None and gpu_path(model):
         from scones.search.gpu import slot_searcher
 
@@ -130,9 +131,11 @@ class BatchSearcher:
         most, room = (options.max_tokens or _MOST_TOKENS) // options.beams, 0
         if self.joined:
             most = min(options.max_tokens or _JOINED_TOKENS, _JOINED_TOKENS) // options.beams
+            # Small batches, so that the next can begin soon; a beam's batches never join.
             if options.search == "greedy":
                 most, room = most // 4, most
         plan = list(batches_by_length([len(source) + 1 for source in sources], most))
+        # A generator: on a GPU the sources of all batches at once would take memory for nothing.
         batches = (self._tensors([sources[index] for index in batch]) for batch in plan)
         results: list[list[Hypothesis]] = [[] for _ in sources]
         for batch, found in zip(plan, self._search(batches, room, options), strict=True):
@@ -163,7 +166,8 @@ class BatchSearcher:
 
 
 def length_limit(source_length: int, longest: int) -> int:
-    """Give the longest translation, in tokens, that a source of this length may get."""
+    """The longest translation, in tokens, that a source of this length may get."""
+    # Of the source alone, so that a sentence is cut at the same token whatever stands beside it.
     return min(longest, 2 * source_length + 20)
 
 
@@ -216,9 +220,10 @@ def padded(sentences: Sequence[Sequence[int]], device: torch.device) -> Tensor:
 def score_batch(
     model: Transformer, output: OutputLayer, source_BS: Tensor, target_BT: Tensor
 ) -> list[list[float]]:
-    """Give the log-probability of every target token (end of sentence included, no padding)."""
+    """The log-probability of every target token (end of sentence included, no padding)."""
     inputs_BT = functional.pad(target_BT, (1, -1), value=PAD)
     hidden_ND = model(source_BS, inputs_BT).flatten(0, 1)
+    # Logits of padding are not even computed: they would be the largest tensor of all.
     real_N = target_BT.flatten() != PAD
     logits_NV = model.logits(hidden_ND[real_N])
     terms_N = output.scores_of(logits_NV, target_BT.flatten()[real_N]).double()
@@ -245,6 +250,7 @@ class SharedSearcher:
         self, sources: Sequence[Sequence[int]], options: SearchOptions
     ) -> list[list[Hypothesis]]:
         """Let all processes search; the first calls this."""
+        # The others wait in `help` for this very broadcast.
         self._processes.broadcast(lambda: (sources, options))
         return self._work((sources, options))
 

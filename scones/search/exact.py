@@ -28,10 +28,10 @@ from scones.search.frontier import (
     BYTES_A_PREFIX,
     ExactOptions,
     ExactResult,
-    Ledger,
     Limit,
     PooledTransformer,
     Prefixes,
+    SearchState,
     Stack,
     Tree,
 )
@@ -110,27 +110,27 @@ def exact_search(
     def bytes_of(_: int, index: int) -> int:
         return expander.bytes_a_row * (len(sources[index]) + 1)
 
-    # The sources of a load share a fifth of the memory; see `_Search` for the rest.
-    for load in chunks(range(len(sources)), (bytes_of, memory // 5)):
+    # The sources of a group share a fifth of the memory; see `_Search` for the rest.
+    for group in chunks(range(len(sources)), (bytes_of, memory // 5)):
         search = _Search(
             expander,
             output,
-            [sources[index] for index in load],
-            [limits[index] for index in load],
-            [first[index] for index in load],
+            [sources[index] for index in group],
+            [limits[index] for index in group],
+            [first[index] for index in group],
             options,
             memory,
             held,
             deadline,
             end,
         )
-        for place, result in search.run():
-            yield load[place], result
+        for index, result in search.run():
+            yield group[index], result
         del search  # its memory is for the next
 
 
 def in_order(results: Iterator[tuple[int, T]]) -> Iterator[tuple[int, T]]:
-    """Give numbered results in the order of their numbers, each as soon as its turn comes."""
+    """Numbered results in the order of their numbers, each as soon as its turn comes."""
     early: dict[int, T] = {}
     turn = 0
     for index, result in results:
@@ -147,7 +147,7 @@ def _free_memory(device: torch.device) -> int:
 
 
 def _held_memory(device: torch.device) -> int:
-    """Give the memory that PyTorch holds, in use or for later."""
+    """The memory that PyTorch holds, in use or for later."""
     return torch.cuda.memory_reserved(device) if device.type == "cuda" else 0
 
 
@@ -180,6 +180,8 @@ class _Search:
         share = memory // 5
         rows = share // (expander.bytes_a_row + Tree.bytes_a_row(steps))
         most = min(rows // (2 * steps), share // (_BYTES_A_LOGIT * expander.vocabulary))
+        # Prefixes are expanded together to fill the products. More at once than the products need
+        # would look at prefixes that a bound found a moment later would have spared.
         self._width = max(1, min(options.width or self._WIDTH[device.type], most))
         rows = max(steps + 1, min(rows, 8 * steps * self._width))
         expander.open(sources, rows)
@@ -189,12 +191,12 @@ class _Search:
         self._limits_N = torch.tensor(limits, dtype=torch.int32, device=device)
         number_format = str(expander.precision).removeprefix("torch.")
         tolerance = TOLERANCE[expander.precision]
-        self._ledger = Ledger(first, options, tolerance, number_format, device)
+        self._state = SearchState(first, options, tolerance, number_format, device)
 
     @torch.inference_mode()
     def run(self) -> Iterator[tuple[int, ExactResult]]:
         """Expand until nothing is left; gives sentences as they are done."""
-        pending = set(range(len(self._ledger)))
+        pending = set(range(len(self._state)))
         rounds = 0
         while len(self._stack):
             begin = time.monotonic()
@@ -204,7 +206,7 @@ class _Search:
             prefixes = self._next()
             if len(prefixes):
                 self._expand(prefixes)
-                self._ledger.count(prefixes.sentences, time.monotonic() - begin)
+                self._state.count(prefixes.sentences, time.monotonic() - begin)
             self._give_back()
             rounds += 1
             if rounds % self._LOOK == 0:
@@ -218,6 +220,7 @@ class _Search:
 
     def _next(self) -> Prefixes:
         """Take prefixes that have to be expanded off the stack."""
+        # Rows are freed only when they run short: which are still needed takes a look at all.
         if self._tree.room < self._width:
             self._tree.collect(self._stack.waiting)
         if self._tree.room == 0:
@@ -230,13 +233,13 @@ class _Search:
             # Bounds have risen or sentences have stopped: much of what waits does so in vain.
             self._stack.keep(self._matter(self._stack.waiting))
             prefixes = self._stack.pop(count - len(prefixes)).before(prefixes)
-        return prefixes[~self._ledger.beyond_limits(prefixes)]
+        return prefixes[~self._state.beyond_limits(prefixes)]
 
     def _matter(self, prefixes: Prefixes) -> Tensor:
-        """Say which prefixes may still lead to something; what was stopped is remembered."""
-        stopped = self._ledger.stopped_N[prefixes.sentences]
-        self._ledger.leave(prefixes, stopped)
-        return self._ledger.passes(prefixes.scores, prefixes.sentences) & ~stopped
+        """Which prefixes may still lead to something; what was stopped is remembered."""
+        stopped = self._state.stopped_N[prefixes.sentences]
+        self._state.note_pruned(prefixes, stopped)
+        return self._state.passes(prefixes.scores, prefixes.sentences) & ~stopped
 
     def _expand(self, prefixes: Prefixes) -> None:
         """Score the next tokens of prefixes; keep translations, and put children on the stack."""
@@ -250,18 +253,19 @@ class _Search:
             prefixes.sentences.long(),
         )
         terms_RV = self._output.log_scores(logits_RV)
+        # Translations come before children: they raise the bounds that children have to pass.
         self._finish(prefixes, rows_R, depths_R, terms_RV[:, self._end])
         terms_RV[:, self._end] = _NEVER
-        self._cut(prefixes, depths_R, terms_RV)
+        self._drop_too_long(prefixes, depths_R, terms_RV)
         children = self._children(prefixes, rows_R, terms_RV)
         while len(children) and len(self._stack) + len(children) > self._stack.most:
             children = self._stop_largest(children)
         self._stack.push(children)
 
     def _children(self, prefixes: Prefixes, rows_R: Tensor, terms_RV: Tensor) -> Prefixes:
-        """Give the children that pass their sentence's bound, the best last."""
+        """The children that pass their sentence's bound, the best last."""
         # Compared in float32 first, a little too kindly, for there are many.
-        room_R = self._ledger.bounds_N[prefixes.sentences] - prefixes.scores
+        room_R = self._state.bounds_N[prefixes.sentences] - prefixes.scores
         room_R = room_R - 1e-6 * (1 + room_R.abs())
         parents, tokens = (terms_RV > room_R.float().unsqueeze(1)).nonzero(as_tuple=True)
         terms = terms_RV[parents, tokens]
@@ -272,37 +276,41 @@ class _Search:
             rows_R[parents],
             prefixes.sentences[parents],
         )
-        passing = self._ledger.passes(children.scores, children.sentences).nonzero().squeeze(1)
+        passing = self._state.passes(children.scores, children.sentences).nonzero().squeeze(1)
         return children[passing[children.scores[passing].argsort(stable=True)]]
 
     def _finish(self, prefixes: Prefixes, rows_R: Tensor, depths_R: Tensor, ends_R: Tensor) -> None:
         """Take note of translations: prefixes whose end of sentence keeps them above the bound."""
         scores_R = prefixes.scores + ends_R.double()
-        good_R = self._ledger.passes(scores_R, prefixes.sentences) | (depths_R == 0)
-        places = good_R.nonzero().squeeze(1)
-        if len(places) == 0:
+        # The empty translation is told about whatever it scores: certificates report its score.
+        good_R = self._state.passes(scores_R, prefixes.sentences) | (depths_R == 0)
+        good = good_R.nonzero().squeeze(1)
+        if len(good) == 0:
             return
         columns = (prefixes.sentences, scores_R, ends_R)
-        sentences, scores, ends = (column[places].tolist() for column in columns)
-        read = self._tree.read(rows_R[places])
+        sentences, scores, ends = (column[good].tolist() for column in columns)
+        read = self._tree.read(rows_R[good])
         for sentence, score, end, (tokens, terms) in zip(
             sentences, scores, ends, read, strict=True
         ):
             whole = Hypothesis(tuple(tokens), score, (*terms, end), finished=True)
-            self._ledger.find(sentence, whole)
-        self._ledger.raise_bounds(sorted(set(sentences)))
+            self._state.find(sentence, whole)
+        self._state.raise_bounds(sorted(set(sentences)))
 
-    def _cut(self, prefixes: Prefixes, depths_R: Tensor, terms_RV: Tensor) -> None:
+    def _drop_too_long(self, prefixes: Prefixes, depths_R: Tensor, terms_RV: Tensor) -> None:
         """Drop the children of prefixes that are as long as can be."""
+        # A child would be at depth + 1, and its end of sentence one token further.
         full_R = depths_R + 2 > self._limits_N[prefixes.sentences]
         best_R = prefixes.scores + terms_RV.amax(dim=1).double()
-        self._ledger.cut(prefixes.sentences, best_R, full_R)
+        self._state.note_too_long(prefixes.sentences, best_R, full_R)
         terms_RV.masked_fill_(full_R.unsqueeze(1), _NEVER)
+
+    # What is given up is not forgotten: its best score bounds what the certificate can promise.
 
     def _stop_all(self, limit: Limit) -> None:
         waiting = self._stack.pop(len(self._stack))
-        self._ledger.stop(waiting.sentences.unique().tolist(), limit)
-        self._ledger.leave(waiting, torch.ones_like(waiting.scores, dtype=torch.bool))
+        self._state.stop(waiting.sentences.unique().tolist(), limit)
+        self._state.note_pruned(waiting, torch.ones_like(waiting.scores, dtype=torch.bool))
 
     def _stop_largest(self, children: Prefixes | None = None) -> Prefixes:
         """Stop the sentence with the most waiting prefixes, for lack of memory.
@@ -312,17 +320,17 @@ class _Search:
         waiting = self._stack.waiting
         children = waiting[slice(0)] if children is None else children
         sentences = torch.cat([waiting.sentences, children.sentences])
-        largest = int(sentences.long().bincount(minlength=len(self._ledger)).argmax())
-        self._ledger.stop([largest], "memory")
+        largest = int(sentences.long().bincount(minlength=len(self._state)).argmax())
+        self._state.stop([largest], "memory")
         for prefixes in (waiting, children):
-            self._ledger.leave(prefixes, prefixes.sentences == largest)
+            self._state.note_pruned(prefixes, prefixes.sentences == largest)
         self._stack.keep(waiting.sentences != largest)
         return children[children.sentences != largest]
 
     def _done(self, pending: set[int]) -> Iterator[tuple[int, ExactResult]]:
-        """Give the sentences of which no prefix waits any more."""
+        """The sentences of which no prefix waits any more."""
         waits = self._stack.waiting.sentences.unique().tolist() if len(self._stack) else []
         ready = sorted(pending - set(waits))
         pending.difference_update(ready)
         if ready:
-            yield from zip(ready, self._ledger.results(ready), strict=True)
+            yield from zip(ready, self._state.results(ready), strict=True)

@@ -112,7 +112,7 @@ class Prefixes:
 
     @classmethod
     def roots(cls, sentences: int, start: int, device: torch.device) -> Prefixes:
-        """Give the beginning of every sentence; the first lies on top."""
+        """The beginning of every sentence; the first lies on top."""
         none = torch.zeros(sentences, dtype=torch.int32, device=device)
         return cls(
             none.double(),
@@ -131,7 +131,7 @@ class Prefixes:
         return Prefixes(*(column[which] for column in self.columns))
 
     def before(self, others: Prefixes) -> Prefixes:
-        """Give these and others, which come last."""
+        """These and others, which come last."""
         both = zip(self.columns, others.columns, strict=True)
         return Prefixes(*(torch.cat(columns) for columns in both))
 
@@ -142,7 +142,7 @@ class Prefixes:
 
 
 BYTES_A_PREFIX = 2 * (8 + 4 + 4 + 4 + 4)
-"""Twice what its columns take: the stack is copied when it grows, and when it is weeded."""
+"""Twice what its columns take: the stack is copied when it grows, and when it is thinned out."""
 
 
 class Stack:
@@ -210,11 +210,10 @@ class Tree:
 
     @staticmethod
     def bytes_a_row(steps: int) -> int:
-        """Give the memory that a row takes here."""
         return 4 * steps + 4 + 4 + 4 + 4
 
     def add(self, prefixes: Prefixes) -> Tensor:
-        """Give prefixes rows, of which enough have to be free."""
+        """Prefixes rows, of which enough have to be free."""
         rows_R, self._free = self._free[: len(prefixes)], self._free[len(prefixes) :]
         has_parent = prefixes.parents >= 0
         parents_R = prefixes.parents.clamp(min=0)
@@ -232,13 +231,13 @@ class Tree:
         needed_P = torch.zeros(rows + 1, dtype=torch.bool, device=self.paths_PT.device)
         needed_P[waiting.parents] = True  # -1, for none, is the last and is not looked at
         parents = needed_P[:rows].nonzero().squeeze(1)
-        places_T = torch.arange(steps, device=parents.device)
-        on_path = places_T <= self.depths_P[parents].unsqueeze(1)
+        positions_T = torch.arange(steps, device=parents.device)
+        on_path = positions_T <= self.depths_P[parents].unsqueeze(1)
         needed_P[self.paths_PT[parents][on_path]] = True
         self._free = (~needed_P[:rows]).nonzero().squeeze(1).int()
 
     def read(self, rows_R: Tensor) -> list[tuple[list[int], list[float]]]:
-        """Give the tokens of prefixes, without the start, and their log-probabilities."""
+        """The tokens of prefixes, without the start, and their log-probabilities."""
         depths = self.depths_P[rows_R].tolist()
         paths_RT = self.paths_PT[rows_R, : max(depths) + 1]
         tokens, terms = (column[paths_RT].tolist() for column in (self.tokens_P, self.terms_P))
@@ -289,9 +288,9 @@ class PooledTransformer:
         for batch in batches_by_length(lengths, _ENCODED_TOGETHER):
             source_BS = padded([sources[index] for index in batch], self.device)
             memory_BSD = self._model.encode(source_BS, source_mask(source_BS))
-            for layer, place in zip(self._layers, self._memories_S2D, strict=True):
+            for layer, memory in zip(self._layers, self._memories_S2D, strict=True):
                 for index, projected_S2D in zip(batch, layer.cross.inputs(memory_BSD), strict=True):
-                    place[self._spans[index]] = projected_S2D[: lengths[index]]
+                    memory[self._spans[index]] = projected_S2D[: lengths[index]]
 
     def expand(
         self, tokens_R: Tensor, paths_RT: Tensor, depths_R: Tensor, sentences_R: Tensor
@@ -388,8 +387,8 @@ class _Sentence:
     stopped_by: Limit | None = None
 
 
-class Ledger:
-    """The books of a search."""
+class SearchState:
+    """Bounds, counts and translations of every sentence of a search."""
 
     def __init__(
         self,
@@ -409,9 +408,9 @@ class Ledger:
         self.stopped_N = torch.zeros(len(bounds), dtype=torch.bool, device=device)
         self._states_N = torch.zeros(len(bounds), dtype=torch.long, device=device)
         self._seconds_N = torch.zeros_like(self.bounds_N)
-        self._left_N = torch.full_like(self.bounds_N, _NEVER)
+        self._pruned_N = torch.full_like(self.bounds_N, _NEVER)
         """The best score of what was not looked at."""
-        self._cut_N = torch.full_like(self.bounds_N, _NEVER)
+        self._too_long_N = torch.full_like(self.bounds_N, _NEVER)
         """The best score of what was too long."""
 
     def __len__(self) -> int:
@@ -427,7 +426,7 @@ class Ledger:
         return scores[self._options.n_best - 1] - self._tolerance
 
     def passes(self, scores: Tensor, sentences: Tensor) -> Tensor:
-        """Say which scores are of interest."""
+        """Which scores are of interest."""
         bounds = self.bounds_N[sentences]
         return scores > bounds if self._options.threshold is None else scores >= bounds
 
@@ -442,7 +441,6 @@ class Ledger:
         self._seconds_N.scatter_add_(0, sentences_R, share)
 
     def find(self, sentence: int, hypothesis: Hypothesis) -> None:
-        """Take note of a translation."""
         about, score = self._sentences[sentence], hypothesis.log_prob
         assert score is not None
         if not hypothesis.tokens:
@@ -472,14 +470,14 @@ class Ledger:
         return max(first, about.best[0])
 
     def beyond_limits(self, prefixes: Prefixes) -> Tensor:
-        """Say which prefixes their sentences may not expand any more, and stop those sentences."""
+        """Which prefixes their sentences may not expand any more, and stop those sentences."""
         sentences = prefixes.sentences.long()
         # The number of each among those of its sentence, the best, which is the last, first.
         order = sentences.flip(0).argsort(stable=True)
         in_order = sentences.flip(0)[order]
         numbers = torch.empty_like(order)
-        places = torch.arange(len(order), device=order.device)
-        numbers[order] = places - torch.searchsorted(in_order, in_order)
+        ranks = torch.arange(len(order), device=order.device)
+        numbers[order] = ranks - torch.searchsorted(in_order, in_order)
         over = self._states_N[sentences] + numbers.flip(0) >= self._options.max_states
         late = torch.zeros_like(over)
         if self._options.sentence_seconds is not None:
@@ -488,7 +486,7 @@ class Ledger:
         if bool(beyond.any()):
             self.stop(sentences[late].unique().tolist(), "time")
             self.stop(sentences[over & ~late].unique().tolist(), "states")
-            self.leave(prefixes, beyond)
+            self.note_pruned(prefixes, beyond)
         return beyond
 
     def stop(self, sentences: list[int], limit: Limit) -> None:
@@ -498,23 +496,22 @@ class Ledger:
                 self._sentences[sentence].stopped_by = limit
         self.stopped_N[sentences] = True
 
-    def leave(self, prefixes: Prefixes, which: Tensor) -> None:
+    def note_pruned(self, prefixes: Prefixes, which: Tensor) -> None:
         """Remember how good prefixes were that will not be looked at."""
-        _raise(self._left_N, prefixes.sentences, torch.where(which, prefixes.scores, _NEVER))
+        _raise(self._pruned_N, prefixes.sentences, torch.where(which, prefixes.scores, _NEVER))
 
-    def cut(self, sentences: Tensor, scores: Tensor, which: Tensor) -> None:
+    def note_too_long(self, sentences: Tensor, scores: Tensor, which: Tensor) -> None:
         """Remember how good prefixes were that were too long."""
-        _raise(self._cut_N, sentences, torch.where(which, scores, _NEVER))
+        _raise(self._too_long_N, sentences, torch.where(which, scores, _NEVER))
 
     # In the end.
 
     def results(self, sentences: list[int]) -> list[ExactResult]:
-        """Give the results of sentences that are done."""
-        columns = (self._left_N, self._cut_N, self._states_N, self._seconds_N, self.bounds_N)
+        columns = (self._pruned_N, self._too_long_N, self._states_N, self._seconds_N, self.bounds_N)
         numbers = zip(*(column[sentences].tolist() for column in columns), strict=True)
         return [
-            self._result(self._sentences[sentence], max(left, cut), states, seconds, bound)
-            for sentence, (left, cut, states, seconds, bound) in zip(
+            self._result(self._sentences[sentence], max(pruned, too_long), states, seconds, bound)
+            for sentence, (pruned, too_long, states, seconds, bound) in zip(
                 sentences, numbers, strict=True
             )
         ]

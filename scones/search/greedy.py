@@ -79,7 +79,7 @@ def hypothesis(
 
 
 def should_leave(done: int, active: int) -> bool:
-    """Say whether so many sentences of a batch are done that dropping them pays for the copy."""
+    """Whether so many sentences of a batch are done that dropping them pays for the copy."""
     return done == active or done * 8 >= active
 
 

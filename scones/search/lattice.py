@@ -62,7 +62,7 @@ class Lattice:
         return self.paths()[0]
 
     def __iter__(self) -> Iterator[tuple[str, ...]]:
-        """Give all translations, in the order of their pieces."""
+        """All translations, in the order of their pieces."""
         waiting: list[tuple[int, tuple[str, ...]]] = [(0, ())]
         while waiting:
             state, pieces = waiting.pop()

@@ -61,7 +61,7 @@ class Lexicon:
     """(P,) occurrences of the target that the source explains, for each one of the source."""
 
     def best(self, source: int, count: int) -> NDArray[np.int64]:
-        """Give the `count` target pieces that go best with a source piece, in no order."""
+        """The `count` target pieces that go best with a source piece, in no order."""
         begin, end = np.searchsorted(
             self.keys, [source * self.vocabulary, (source + 1) * self.vocabulary]
         )
@@ -96,10 +96,10 @@ def learn_lexicon(
     for _ in range(_ITERATIONS):
         explained = np.zeros(len(keys))
         for keys_X, target_X in meetings():
-            place_X = np.searchsorted(keys, keys_X)
-            share_X = rates[place_X]
+            index_X = np.searchsorted(keys, keys_X)
+            share_X = rates[index_X]
             share_X /= np.bincount(target_X, share_X)[target_X]
-            np.add.at(explained, place_X, share_X)
+            np.add.at(explained, index_X, share_X)
         rates = explained / occurrences[keys // vocabulary]
     return Lexicon(vocabulary, keys, rates)
 
@@ -107,7 +107,7 @@ def learn_lexicon(
 def _meetings(
     pairs: ParallelTokens, chunk: NDArray[np.int64], wanted: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Give the key of every source piece with every target piece of its sentence pair.
+    """The key of every source piece with every target piece of its sentence pair.
 
     And a number for that target piece, by which its shares are added up. Meetings of one source
     piece stand together: looking up their keys is then twice as fast.
@@ -129,7 +129,7 @@ def _meetings(
 def _types(
     side: Sentences, chunk: NDArray[np.int64], also: int | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Give the different pieces of every sentence, as (sentence number, piece), ascending.
+    """The different pieces of every sentence, as (sentence number, piece), ascending.
 
     `also` is one more piece of every sentence: the end of the source explains what no word does.
     """
@@ -144,7 +144,7 @@ def _types(
 
 
 def _distinct(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Give the different numbers, ascending; np.unique now hashes, which takes far longer here."""
+    """The different numbers, ascending; np.unique now hashes, which takes far longer here."""
     ordered = np.sort(numbers)
     return ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
 
@@ -244,7 +244,7 @@ class Shortlist:
         return len(self._lists)
 
     def allowed(self, sources: Sequence[Sequence[int]]) -> NDArray[np.bool_]:
-        """Say for each source (no end of sentence) which target pieces are on its list: (B, V)."""
+        """For each source (no end of sentence) which target pieces are on its list: (B, V)."""
         ended = [np.append(source, END).astype(np.int64) for source in sources]
         tokens, counts = self._lists.gather(np.concatenate(ended))
         sentences = np.repeat(np.arange(len(sources)), list(map(len, ended)))
@@ -333,7 +333,7 @@ class _Head:
         self._banned_BU = self._banned_BU.index_select(0, sentences_B)
 
     def logits(self, hidden_ND: Tensor) -> Tensor:
-        """Give the logits (N, V) of hidden states."""
+        """The logits (N, V) of hidden states."""
         logits_NU = self._linear(hidden_ND)
         sentences, tokens = self._banned_BU.shape
         logits_BkU = logits_NU.view(sentences, -1, tokens)
@@ -352,7 +352,7 @@ def _most_frequent(sentences: Sentences, vocabulary: int, count: int) -> NDArray
 
 
 def _fit(offsets: NDArray[np.int64], tokens: NDArray[np.integer]) -> bool:
-    """Say whether lists begin and end inside the tokens, and tokens are inside the vocabulary."""
+    """Whether lists begin and end inside the tokens, and tokens are inside the vocabulary."""
     ordered = offsets[0] == 0 and bool((np.diff(offsets) >= 0).all())
     return bool(ordered and offsets[-1] == len(tokens) and tokens.max() < len(offsets) - 1)
 

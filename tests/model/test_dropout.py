@@ -7,7 +7,7 @@ import torch
 from hashed_dropout import hashed_dropout
 from torch import Tensor
 
-from scones.model.transformer import Dropout, Noise
+from scones.model.transformer import Dropout, DropoutSeeds
 
 ROWS, SIZE = 512, 256
 COUNT = ROWS * SIZE
@@ -73,12 +73,12 @@ def test_no_row_and_no_column_is_dropped_more_than_others(seed: int) -> None:
 
 
 def test_over_many_seeds_the_mean_is_the_number_itself() -> None:
-    noise, x = Noise(), torch.linspace(1, 2, 64)
+    seeds, x = DropoutSeeds(), torch.linspace(1, 2, 64)
     for _ in range(2000):
-        noise.site()
+        seeds.new_index()
     torch.manual_seed(4)
-    noise.draw(torch.device("cpu"))
-    mean = torch.stack([hashed_dropout(x, 0.3, seed) for seed in noise.seeds_S]).mean(dim=0)
+    seeds.draw(torch.device("cpu"))
+    mean = torch.stack([hashed_dropout(x, 0.3, seed) for seed in seeds.seeds_S]).mean(dim=0)
     deviation = x * (0.3 / 0.7 / 2000) ** 0.5
     assert torch.all((mean - x).abs() < 5 * deviation)
 
@@ -94,28 +94,28 @@ def test_the_slope_is_that_of_what_was_kept() -> None:
 
 
 def test_every_place_has_its_own_seed_and_every_step_new_ones() -> None:
-    noise = Noise()
-    assert [noise.site() for _ in range(50)] == list(range(50))
+    seeds = DropoutSeeds()
+    assert [seeds.new_index() for _ in range(50)] == list(range(50))
     torch.manual_seed(8)
-    noise.draw(torch.device("cpu"))
-    first, place = noise.seeds_S.tolist(), noise.seeds_S.data_ptr()
-    noise.draw(torch.device("cpu"))
-    second = noise.seeds_S.tolist()
+    seeds.draw(torch.device("cpu"))
+    first, place = seeds.seeds_S.tolist(), seeds.seeds_S.data_ptr()
+    seeds.draw(torch.device("cpu"))
+    second = seeds.seeds_S.tolist()
     assert len({*first, *second}) == 100
-    assert noise.seeds_S.dtype == torch.int32
-    assert noise.seeds_S.data_ptr() == place, "graphs read them where they were"
+    assert seeds.seeds_S.dtype == torch.int32
+    assert seeds.seeds_S.data_ptr() == place, "graphs read them where they were"
     torch.manual_seed(8)
-    noise.draw(torch.device("cpu"))
-    assert noise.seeds_S.tolist() == first, "PyTorch's generator decides them"
+    seeds.draw(torch.device("cpu"))
+    assert seeds.seeds_S.tolist() == first, "PyTorch's generator decides them"
 
 
 def test_places_that_come_later_have_seeds_too() -> None:
-    noise = Noise()
-    noise.site()
-    noise.draw(torch.device("cpu"))
-    noise.site()
-    noise.draw(torch.device("cpu"))
-    assert len(noise.seeds_S) == 2
+    seeds = DropoutSeeds()
+    seeds.new_index()
+    seeds.draw(torch.device("cpu"))
+    seeds.new_index()
+    seeds.draw(torch.device("cpu"))
+    assert len(seeds.seeds_S) == 2
 
 
 # The module.
@@ -123,12 +123,12 @@ def test_places_that_come_later_have_seeds_too() -> None:
 
 def test_nothing_is_dropped_outside_training_or_at_a_rate_of_0() -> None:
     x = torch.randn(5, 5)
-    assert Dropout(0.5, Noise()).eval()(x) is x
-    assert Dropout(0.0, Noise()).train()(x) is x
+    assert Dropout(0.5, DropoutSeeds()).eval()(x) is x
+    assert Dropout(0.0, DropoutSeeds()).train()(x) is x
 
 
 def test_in_plain_code_pytorch_drops() -> None:
-    dropout, x = Dropout(0.25, Noise()).train(), torch.ones(100, 100)
+    dropout, x = Dropout(0.25, DropoutSeeds()).train(), torch.ones(100, 100)
     torch.manual_seed(1)
     found = dropout(x)
     torch.manual_seed(1)
