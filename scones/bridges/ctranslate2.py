@@ -486,7 +486,7 @@ def gap(model: Transformer, source: Sequence[int], ours: list[int], theirs: list
     """Our logit's lead over theirs where two translations of a sentence part."""
     pairs = enumerate(zip(ours, theirs, strict=False))
     position = next(index for index, (mine, other) in pairs if mine != other)
-    logits_V = _logits(model, source, ours[:position])[-1]
+    logits_V = model.logits(_states(model, source, ours[:position])[-1])
     return float(logits_V[ours[position]] - logits_V[theirs[position]])
 
 
@@ -496,14 +496,15 @@ def logit_difference(
 ) -> float:
     """The largest difference of any logit along CTranslate2's translation of a sentence."""
     tokens, theirs_TV = searcher.logits(source)
-    ours_TV = _logits(model, source, tokens[:-1])
+    ours_TV = model.logits(_states(model, source, tokens[:-1]))
     return float((ours_TV.cpu() - torch.from_numpy(theirs_TV)).abs().max())
 
 
-def _logits(model: Transformer, source: Sequence[int], prefix: list[int]) -> Tensor:
-    """Our logits (T, V) of every token of a prefix, and of the one behind it."""
+def _states(model: Transformer, source: Sequence[int], prefix: list[int]) -> Tensor:
+    """Our hidden states (T, D) for every token of a prefix, and for the one behind it."""
     inputs_BT = torch.tensor([[PAD, *prefix]], device=model.device)
-    return model.logits(model(padded([source], model.device), inputs_BT)[0])
+    states_BTD: Tensor = model(padded([source], model.device), inputs_BT)
+    return states_BTD[0]
 
 
 def _ids(found: Hypothesis) -> list[int]:
