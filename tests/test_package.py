@@ -27,9 +27,6 @@ def name_of(path: Path) -> str:
 
 def test_public_names_are_there() -> None:
     assert all(getattr(scones, name) is not None for name in scones.__all__)
-
-
-def test_a_name_that_is_not_there() -> None:
     with pytest.raises(AttributeError, match="'sconse'"):
         scones.sconse  # noqa: B018
 

@@ -25,10 +25,7 @@ from scones.model.config import ModelOptions
 from scones.model.folder import store_again
 from scones.model.transformer import Transformer
 from scones.options import from_section, load_recipe
-from scones.outputs import output_layer
-from scones.text.prepare import PrepareConfig
 from scones.text.subwords import Subwords
-from scones.training.options import TrainOptions
 
 ROOT = Path(__file__).parents[1]
 NAMES = ["pocket-de-en", "pocket-en-de"]
@@ -75,8 +72,6 @@ def test_a_name_that_is_not_known(shipped: Path, monkeypatch: pytest.MonkeyPatch
         scones.load("pocket-fi-en")
     with pytest.raises(SconesError, match=r"The model folder a/pocket-de-en does not exist\.$"):
         scones.load("a/pocket-de-en")
-    with pytest.raises(SconesError, match=r"The model folder \.\./package/\.\./x does not exist"):
-        scones.load("../package/../x")
     monkeypatch.setattr(pocket, "POCKET", shipped / "nowhere")
     with pytest.raises(SconesError, match="and this copy of scones brings no pocket models"):
         scones.load("pocket-de-en")
@@ -88,11 +83,7 @@ def test_the_command_line_makes_a_pocket_model_and_turns_it_back(
     Path("card.json").write_text(json.dumps({"limits": ["Knows tea alone."]}))
     small = ["export", str(tiny_model), "small", "--to", "pocket", "--card", "card.json"]
     assert run(small) == 0
-    said = capsys.readouterr().out
-    assert re.fullmatch(
-        r"small: [\d,]+ weights in int8, 0\.\d\d MB on disk; largest error of a weight \S+\.\n",
-        said,
-    )
+    assert re.match(r"small: [\d,]+ weights in int8, 0\.\d\d MB", capsys.readouterr().out)
     assert "Knows tea alone." in Path("small/README.md").read_text()
     assert run(["export", "pocket-de-en", "--to", "huggingface", "--json"]) == 0
     done = json.loads(capsys.readouterr().out)
@@ -112,15 +103,8 @@ def test_the_command_line_makes_a_pocket_model_and_turns_it_back(
 @pytest.mark.parametrize("pair", PAIRS)
 def test_the_recipe_makes_a_model_that_fits(pair: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCONES_DATA", "/corpora")
-    path = ROOT / f"recipes/pocket/{pair}.toml"
-    sections = load_recipe(path, "prepare", "model", "output", "train")
-    prepare = from_section(PrepareConfig, sections["prepare"], "[prepare]")
-    prepare.validate()
-    assert f"{prepare.source_language}-{prepare.target_language}" == pair
-    output_layer(sections["output"], "[output]")
-    from_section(TrainOptions, sections["train"], "[train]")
-    assert prepare.subwords
-    pieces = len(Subwords.load(ROOT / prepare.subwords))
+    sections = load_recipe(ROOT / f"recipes/pocket/{pair}.toml", "prepare", "model")
+    pieces = len(Subwords.load(ROOT / sections["prepare"]["subwords"]))
     with torch.device("meta"):
         model = Transformer(from_section(ModelOptions, sections["model"], "").build(pieces))
     # A byte a weight of a matrix, four a scale or a number of a vector; half a megabyte of pieces.
@@ -136,6 +120,7 @@ def test_the_recipes_are_each_other_the_other_way_round(monkeypatch: pytest.Monk
         for pair in PAIRS
     )
     there, back = one.pop("prepare"), other.pop("prepare")
+    assert (there["source_language"], there["target_language"]) == ("de", "en")
     starts = [recipe["train"].pop("start_from") for recipe in (one, other)]
     assert starts == [f"runs/start/scones/pocket/pocket-{pair}" for pair in PAIRS]
     assert one == other
@@ -221,11 +206,7 @@ def test_the_demo_translates_and_shows_alternatives(demo, tmp_path: Path) -> Non
     assert "    → translated: Der Tee ist heiß, und die Scones sind fertig.\n    0.90" in yours
     asked = (tmp_path / "asked.txt").read_text().splitlines()
     assert sum("--search all" in line for line in asked) == 4
-    assert "make compare" in shown
-
-
-def test_the_demo_knows_english(demo) -> None:
-    assert "== Yours (pocket-en-de)" in demo(NAMES, TEXT="The tea is hot, and it's time for jam.")
+    assert "== Yours (pocket-en-de)" in demo([], TEXT="The tea is hot, and it's time for jam.")
 
 
 @pytest.mark.parametrize("models", [[], NAMES[:1]])
@@ -246,18 +227,13 @@ def test_a_model_that_is_shipped_is_small_and_works(name: str) -> None:
         assert any(fnmatch(f"pocket/{name}/{path.name}", pattern) for pattern in patterns)
     card = (folder / "README.md").read_text()
     assert all(f"\n## {title}\n" in card for title in ("Trained on", "Scores", "Limits"))
-    text = {"de": "Ich muss jetzt gehen.", "en": "I have to go now."}
+    texts = {
+        "de": ["Ich muss jetzt gehen.", "Guten Morgen!"],
+        "en": ["I have to go now.", "Good morning!"],
+    }
     translator = scones.load(name, "cpu")
-    (found,) = translator.translate([text[translator.source_language]])
-    assert found[0].text == text[translator.target_language]
-
-
-@pytest.mark.parametrize("name", pocket.pocket_models())
-def test_a_model_that_is_shipped_knows_how_to_greet(name: str) -> None:
-    text = {"de": "Guten Morgen!", "en": "Good morning!"}
-    translator = scones.load(name, "cpu")
-    (found,) = translator.translate([text[translator.source_language]])
-    assert found[0].text == text[translator.target_language]
+    found = translator.translate(texts[translator.source_language])
+    assert [best.text for (best,) in found] == texts[translator.target_language]
 
 
 def test_the_readme_says_what_a_shipped_model_finds() -> None:
@@ -330,14 +306,8 @@ def test_a_set_is_scored_by_matches_and_by_what_is_kept(tmp_path: Path) -> None:
     )
     tea, yes = everyday.read_blocks(tmp_path / "set.txt")
     assert (tea.matches("some tea, {Name}", "en"), tea.matches("Tea?", "en")) == (True, False)
-    assert [
-        tea.kept(x) for x in ("A cuppa, {name}?", "Tea, {Name}?", "{name}", "a b Tea {name}")
-    ] == [
-        True,
-        False,
-        False,
-        False,
-    ]
+    assert tea.kept("A cuppa, {name}?")
+    assert not any(tea.kept(x) for x in ("Tea, {Name}?", "{name}", "a b Tea {name}"))
     assert (yes.has_checks, tea.has_checks) == (False, True)
     for wrong, message in (
         ("en: Tea.\n", "lacks a language"),
@@ -353,17 +323,9 @@ def test_numbers_in_words() -> None:
     for number, german, english in (
         (1, "eins", "one"),
         (17, "siebzehn", "seventeen"),
-        (21, "einundzwanzig", "twenty-one"),
-        (101, "einhunderteins", "one hundred one"),
         (740, "siebenhundertvierzig", "seven hundred forty"),
-        (
-            21_345,
-            "einundzwanzigtausenddreihundertfünfundvierzig",
-            "twenty-one thousand three hundred forty-five",
-        ),
+        (21_101, "einundzwanzigtausendeinhunderteins", "twenty-one thousand one hundred one"),
     ):
-        assert (everyday.german_number(number), everyday.english_number(number)) == (
-            german,
-            english,
-        )
+        assert everyday.german_number(number) == german
+        assert everyday.english_number(number) == english
     assert everyday.english_number(1101, british=True) == "one thousand one hundred and one"

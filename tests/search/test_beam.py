@@ -4,7 +4,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy import ToyModel, brute_force, same_ranking
 
-from scones.errors import SconesError
 from scones.model.config import ModelConfig
 from scones.model.transformer import Transformer
 from scones.outputs import OutputLayer
@@ -111,15 +110,6 @@ def test_batched_equals_one_by_one_with_a_transformer(output: OutputLayer) -> No
     assert finished > 0
 
 
-def test_without_scores_the_tokens_are_the_same() -> None:
-    model = ToyModel(6, seed=4)
-    limits = torch.full((20,), 7)
-    with_scores = greedy_search(model, Scones(), sources(20), limits)
-    without = greedy_search(model, Scones(), sources(20), limits, scores=False)
-    assert [h.tokens for h in with_scores] == [h.tokens for h in without]
-    assert all(h.log_prob is None and h.token_log_probs is None for h in without)
-
-
 def test_an_output_that_never_ends_is_returned_unfinished() -> None:
     class Endless(ToyModel):
         def logits(self, source: int, prefix: tuple[int, ...]) -> torch.Tensor:
@@ -135,13 +125,3 @@ def test_an_output_that_never_ends_is_returned_unfinished() -> None:
         assert not found.finished
         assert len(found.tokens) == len(found.token_log_probs) == 4
         assert found.log_prob == pytest.approx(sum(found.token_log_probs))
-
-
-@pytest.mark.parametrize(
-    ("beam_size", "n_best", "penalty"), [(0, 1, 0.0), (4, 5, 0.0), (4, 0, 0.0), (4, 1, -1.0)]
-)
-def test_meaningless_settings_are_refused(beam_size: int, n_best: int, penalty: float) -> None:
-    with pytest.raises(SconesError):
-        beam_search(
-            ToyModel(3, 0), Scones(), sources(1), torch.tensor([3]), beam_size, n_best, penalty
-        )

@@ -35,15 +35,6 @@ def test_arcs_count_the_translations_that_go_through_them() -> None:
     assert all(arc["from"] < arc["to"] for arc in found["arcs"])
 
 
-def test_many_alike_make_a_small_lattice() -> None:
-    choices = [("a", "b"), ("c", "d"), ("e", "f"), ("g", "h"), ("i", "j")]
-    every: list[tuple[str, ...]] = [()]
-    for pair in choices:
-        every = [(*one, piece) for one in every for piece in pair]
-    lattice = Lattice.of(every)
-    assert (len(lattice), len(lattice.arcs)) == (32, 6)
-
-
 def test_nothing_at_all_and_the_empty_translation() -> None:
     assert (len(Lattice.of([])), list(Lattice.of([]))) == (0, [])
     assert list(Lattice.of([()])) == [()]

@@ -47,8 +47,7 @@ def test_every_pair_once_and_no_limit_broken(
         (1, 4096, 1_000_000),
         (300, 2048, 1_000_000),
         (1_000, 32_768, 1_000_000),
-        (20_000, 8192, 1_000_000),
-        (100_000, 4096, 30_000),
+        (20_000, 4096, 6_000),
     ],
 )
 def test_little_padding(count: int, max_tokens: int, pool: int) -> None:
@@ -64,28 +63,19 @@ def test_seed_and_epoch_decide_the_batches() -> None:
     for other in ({"seed": 1, "epoch": 1}, {"seed": 2, "epoch": 0}):
         shared = _as_sets(first) & _as_sets(plan_batches(source, target, 1000, **other))
         assert len(shared) < len(first) / 10
-
-
-def test_batches_are_not_in_order_of_length() -> None:
-    source, target = _corpus(3000)
-    plan = plan_batches(source, target, 1000, seed=1, epoch=0)
-    longest = [int(target[batch].max()) for batch in plan]
+    longest = [int(target[batch].max()) for batch in first]  # nor does the length order them
     assert abs(np.corrcoef(longest, np.arange(len(longest)))[0, 1]) < 0.3
 
 
 def test_batches_are_as_large_as_the_limit_allows() -> None:
     plan = plan_batches(np.full(100, 9), np.full(100, 4), 100, seed=1, epoch=0)
     assert [len(batch) for batch in plan] == [10] * 10
+    assert len(plan_batches(np.zeros(0, int), np.zeros(0, int), 100, seed=1, epoch=0)) == 0
 
 
 def test_a_pair_too_long_for_any_batch_is_named() -> None:
     with pytest.raises(SconesError, match=r"Pair 1 has 101 tokens .* more than the 100"):
         plan_batches(np.array([3, 4]), np.array([5, 100]), 100, seed=1, epoch=0)
-
-
-def test_no_pairs_make_no_batches() -> None:
-    plan = plan_batches(np.zeros(0, int), np.zeros(0, int), 100, seed=1, epoch=0)
-    assert len(plan) == 0
 
 
 def test_pad_batch_ends_and_pads_both_sides() -> None:

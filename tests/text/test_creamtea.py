@@ -22,14 +22,11 @@ def examples(tea: CreamTea) -> list[Example]:
     return tea.sample(3_000, seed=5)
 
 
-def test_there_are_at_least_fifty_thousand_sentences_of_four_to_twenty_words(tea):
+def test_sizes(tea, examples):
     assert len(tea) >= 50_000
     lengths = {len(source.split()) for source in tea._readings}
     assert min(lengths) >= 4
     assert max(lengths) <= 20
-
-
-def test_sentences_have_from_one_to_several_hundred_translations(examples):
     counts = [len(example.references) for example in examples]
     assert min(counts) == 1
     assert max(counts) >= 200
@@ -68,10 +65,10 @@ def test_english_subjects_and_verbs_agree(examples):
     ("source", "translations"),
     [
         ("Das Wasser ist kälter als die Milch.", ["The water is colder than the milk."]),
-        (
-            "Sie mag keine Äpfel.",
-            ["She does not like apples.", "She doesn't like apples."],
-        ),
+        ("Sie mag keine Äpfel.", ["She does not like apples.", "She doesn't like apples."]),
+        # At the start of a sentence "Sie" with a plural verb is "they" as well as "you".
+        ("Sie essen immer Kuchen.", ["They always eat cake.", "You always eat cake."]),
+        ("Jeden Tag essen sie Kuchen.", ["Every day they eat cake.", "They eat cake every day."]),
         (
             "Paul nimmt erst Marmelade und dann Sahne.",
             [
@@ -83,45 +80,17 @@ def test_english_subjects_and_verbs_agree(examples):
                 "Paul takes jam first, then cream.",
             ],
         ),
-        (
-            "Ich möchte ein großes Ei.",
-            [
-                "I would like a big egg.",
-                "I would like a large egg.",
-                "I would like to have a big egg.",
-                "I would like to have a large egg.",
-                "I'd like a big egg.",
-                "I'd like a large egg.",
-                "I'd like to have a big egg.",
-                "I'd like to have a large egg.",
-            ],
-        ),
     ],
 )
 def test_all_translations_of_a_sentence(tea, source, translations):
     assert list(tea.translations(source)) == translations
 
 
-def test_an_ambiguous_sentence_has_the_translations_of_all_its_readings(tea):
-    # At the start of a sentence "Sie" with a plural verb is "they" as well as "you".
-    assert tea.translations("Sie essen immer Kuchen.") == (
-        "They always eat cake.",
-        "You always eat cake.",
-    )
-    assert tea.translations("Jeden Tag essen sie Kuchen.") == (
-        "Every day they eat cake.",
-        "They eat cake every day.",
-    )
-
-
-def test_a_sentence_outside_the_grammar_is_refused(tea):
+def test_what_cannot_be_given_is_refused(tea):
     with pytest.raises(SconesError, match=r"'Guten Morgen\.' is not a sentence"):
         tea.translations("Guten Morgen.")
-
-
-def test_a_sample_depends_on_its_seed_alone(tea, examples):
-    assert tea.sample(50, seed=5) == examples[:50]
-    assert tea.sample(50, seed=6) != examples[:50]
+    with pytest.raises(SconesError, match="dev is -1"):
+        splits(10, -1, 10, seed=1)
 
 
 def test_a_sample_is_the_same_on_every_machine(tea):
@@ -136,6 +105,7 @@ def test_a_sample_is_the_same_on_every_machine(tea):
 def test_a_sample_is_distinct_and_leaves_out_what_is_excluded(tea, examples):
     sources = [example.source for example in examples]
     assert len(set(sources)) == len(sources)
+    assert tea.sample(50, seed=6) != examples[:50]
     rest = tea.sample(500, seed=5, exclude=sources[:400])
     assert [example.source for example in rest] == sources[400:900]
 
@@ -157,11 +127,6 @@ def test_splits_share_no_sentence_and_train_on_valid_translations(tea):
     assert len(set(sources)) == len(sources)
     assert all(target in tea.translations(source) for source, target in train)
     assert splits(800, 60, 70, seed=3) == (train, dev, test)
-
-
-def test_a_negative_size_is_refused():
-    with pytest.raises(SconesError, match="dev is -1"):
-        splits(10, -1, 10, seed=1)
 
 
 def test_the_written_corpus(tea, tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 
 import pytest
@@ -14,8 +13,6 @@ from scones.text.creamtea.grammar import (
     Pattern,
     Rule,
     Slot,
-    parse,
-    shuffled,
     slots_of,
     spellings,
     unfold,
@@ -60,18 +57,6 @@ def test_alternatives_unfold_from_the_inside():
     assert unfold("a (b|c (d|e)|) f") == ["a b f", "a c d f", "a f", "a c e f"]
 
 
-def test_slots_are_read_with_form_and_partner():
-    assert parse("{who} {mag:who2}, {who.it}.") == (
-        Slot("who"),
-        " ",
-        Slot("mag", partner="who2"),
-        ", ",
-        Slot("who", "it"),
-        ".",
-    )
-    assert Slot("who2").list_name == "who"
-
-
 def test_one_of_two_leaning_neighbours_leans():
     known = {"she is": "she's", "is not": "isn't"}
     assert list(spellings("today she ~is ~not eating a apple .", known)) == [
@@ -79,10 +64,7 @@ def test_one_of_two_leaning_neighbours_leans():
         "Today she isn't eating an apple.",
         "Today she is not eating an apple.",
     ]
-
-
-def test_a_pair_without_a_contraction_stays_two_words():
-    assert list(spellings("~is Anna ~is here?", {"she is": "she's"})) == ["Is Anna is here?"]
+    assert list(spellings("~is Anna ~is here?", known)) == ["Is Anna is here?"]
 
 
 def test_a_small_grammar_says_all_it_can():
@@ -94,20 +76,6 @@ def test_a_small_grammar_says_all_it_can():
         "They don't like apple juice today.",
         "They don't like juice today.",
     )
-
-
-def test_two_readings_are_united():
-    past = SENTENCES.replace("{mag:who} {who}", "{who}").replace("heute", "gestern")
-    tea = corpus(sentences=past)
-    assert len(tea) == 3
-    assert tea.translations("Gestern sie nicht gern Tee.") == (
-        "She does not like tea today.",
-        "She doesn't like tea today.",
-        "They do not like tea today.",
-        "They don't like tea today.",
-    )
-    sample = tea.sample(3, seed=1)
-    assert len({example.source for example in sample}) == 3
 
 
 def test_no_entry_stands_twice_in_a_sentence():
@@ -188,10 +156,7 @@ def test_the_grammar_of_the_package_is_sound():
         ("(apple |)", "(apple |"),
         ('wir = "mögen"', 'p = "mögen"'),
         ('en = "she", agrees = "er"', 'en = "she"'),
-        ("alike = []", 'alike = ["drinks"]'),
         ("weight = 1", "weight = 0"),
-        ("{mag:who}", "{mag:them}"),
-        ("{mag:who}", "{mag who}"),
         ("{food}.", "{food.dat}."),
         (" {food}.", "."),
     ],
@@ -216,24 +181,14 @@ def test_near_misses_of_a_small_grammar():
 
 def test_near_misses_are_never_valid_and_depend_on_the_seed_alone():
     tea = CreamTea.load()
-    for example in tea.sample(300, seed=11):
+    for example in tea.sample(100, seed=11):
         misses = tea.near_misses(example, 8, seed=4)
         assert misses == sorted(set(misses))
         assert 4 <= len(misses) <= 8
         assert not set(misses) & set(tea.translations(example.source))
         assert misses == tea.near_misses(example, 8, seed=4)
-
-
-def test_near_misses_do_not_say_she_for_anna():
-    tea = CreamTea.load()
+    # "She" may well be Anna, so it is no mistake to say so.
     source = "Anna isst immer Kuchen."
     misses = tea.near_misses(Example(source, tea.translations(source)), 100, seed=1)
     assert "He always eats cake." in misses
     assert "She always eats cake." not in misses
-
-
-def test_shuffled_gives_every_number_once():
-    for size in (0, 1, 7, 100):
-        numbers = list(shuffled(size, random.Random(3)))
-        assert sorted(numbers) == list(range(size))
-    assert list(shuffled(100, random.Random(3))) != list(range(100))
