@@ -119,6 +119,6 @@ def test_the_model_itself_is_as_it_was(tiny_models: Path) -> None:
     assert fast.embedding.weight is model.embedding.weight  # not a copy
 
 
-def test_other_number_formats_are_not_packed(tiny_models: Path) -> None:
+def test_other_number_formats_are_not_prepacked(tiny_models: Path) -> None:
     model = ModelFolder.load(tiny_models / "scones").model.to(torch.bfloat16)
     assert prepacked(model) is model
