@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -74,3 +75,9 @@ def test_stations_import_from_their_left_only() -> None:
         if place_of(module) > place_of(name_of(path))
     }
     assert not wrong
+
+
+def test_the_documented_import_graph_is_current() -> None:
+    house = runpy.run_path(str(ROOT.parent / "tools" / "house.py"))
+    document = (ROOT.parent / "docs" / "design.md").read_text()
+    assert house["with_graph"](document) == document, "run: python tools/house.py graph --write"
