@@ -89,15 +89,6 @@ def test_the_command_line_makes_a_pocket_model_and_turns_it_back(
     done = json.loads(capsys.readouterr().out)
     assert (done["folder"], done["storage"]) == ("pocket-de-en-huggingface", "float32")
     assert Path("pocket-de-en-huggingface/model.safetensors").is_file()
-    for wrong, sentence in (
-        (["--to", "pocket", "--quantization", "int8"], "go with CTranslate2, not with --to pocket"),
-        (["--to", "pocket", "--check", "x"], "go with CTranslate2, not with --to pocket"),
-        (["--card", "card.json"], "--card goes with --to pocket and huggingface"),
-        (["--to", "toast"], "--to must be one of ctranslate2, pocket, huggingface, not toast"),
-    ):
-        assert run(["export", str(tiny_model), "other", *wrong]) == 2
-        assert sentence in capsys.readouterr().err
-        assert not Path("other").exists()
 
 
 @pytest.mark.parametrize("pair", PAIRS)
@@ -135,8 +126,7 @@ def test_the_recipes_are_each_other_the_other_way_round(monkeypatch: pytest.Monk
 
 def test_what_the_card_says_comes_from_the_report_and_the_scores(tmp_path: Path) -> None:
     corpora = [
-        {"source": "/d/tatoeba/train.de-en.de.xz", "pairs_read": 9, "pairs_kept": 7, "times": 8},
-        {"source": "/d/libreoffice/ui.de-en.de.xz", "pairs_read": 5, "pairs_kept": 5, "times": 1},
+        {"source": "/d/tatoeba/train.de-en.de.xz", "pairs_read": 9, "pairs_kept": 7, "times": 8}
     ]
     (tmp_path / "report.json").write_text(json.dumps({"corpora": corpora}))
     scores = tmp_path / "scores"
@@ -164,57 +154,55 @@ def test_what_the_card_says_comes_from_the_report_and_the_scores(tmp_path: Path)
     assert check_metadata(card, "card.json")["signature"] == "s|1"
 
 
-@pytest.fixture
-def demo(tmp_path: Path):
-    """Run the demo in a tree of its own, with a `scones` that only tells what it was asked for."""
+STUB = r"""#!/bin/sh
+case "$*" in
+    *all*) cat > /dev/null; printf "1\t-0.1054\tfirst\n1\t-1.6094\tsecond\n";;
+    *) sed "s/^/translated: /";;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("models", "text", "shown"),
+    [
+        (
+            NAMES,
+            "Der Tee ist heiß, und die Scones sind fertig.",
+            [
+                "  Where is the nearest train station?\n    → translated: Where is the nearest",
+                "  Es tut mir leid.\n    0.90  first\n    0.20  second\n",
+                "== Yours (pocket-de-en)",
+                "    → translated: Der Tee ist heiß, und die Scones sind fertig.\n    0.90",
+            ],
+        ),
+        (NAMES, "The tea is hot, and it's time for jam.", ["== Yours (pocket-en-de)"]),
+        (NAMES[:1], "", ["comes without pocket-en-de", "the comparison\n"]),
+    ],
+)
+def test_the_demo(models: list[str], text: str, shown: list[str], tmp_path: Path) -> None:
+    """It runs in a tree of its own, with a `scones` that only repeats what it is given."""
     (tmp_path / "recipes").mkdir()
     shutil.copy(ROOT / "recipes" / "demo.sh", tmp_path / "recipes")
     (tmp_path / "recipes" / "compare.sh").write_text("echo the comparison\n")
+    for name in models:
+        (tmp_path / "scones" / "pocket" / name).mkdir(parents=True)
+        (tmp_path / "scones" / "pocket" / name / "config.json").touch()
     (tmp_path / "bin").mkdir()
     stub = tmp_path / "bin" / "scones"
-    stub.write_text(
-        '#!/bin/sh\necho "scones $*" >> asked.txt\ncase "$*" in\n'
-        '*all*) cat > /dev/null; printf "1\\t-0.1054\\tfirst\\n1\\t-1.6094\\tsecond\\n";;\n'
-        '*) sed "s/^/translated: /";;\nesac\n'
-    )
+    stub.write_text(STUB)
     stub.chmod(0o755)
-    folders = os.pathsep.join([str(tmp_path / "bin"), str(Path(sys.executable).parent)])
-
-    def call(models: list[str], **environment: str) -> str:
-        for name in models:
-            (tmp_path / "scones" / "pocket" / name).mkdir(parents=True)
-            (tmp_path / "scones" / "pocket" / name / "config.json").touch()
-        done = subprocess.run(
-            ["bash", tmp_path / "recipes" / "demo.sh"],
-            env=os.environ | {"PATH": f"{folders}{os.pathsep}{os.environ['PATH']}"} | environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        assert (done.returncode, done.stderr) == (0, "")
-        return done.stdout
-
-    return call
-
-
-def test_the_demo_translates_and_shows_alternatives(demo, tmp_path: Path) -> None:
-    shown = demo(NAMES, TEXT="Der Tee ist heiß, und die Scones sind fertig.")
-    assert "  Where is the nearest train station?\n    → translated: Where is the nearest" in shown
-    assert "  Es tut mir leid.\n    0.90  first\n    0.20  second\n" in shown
-    yours = shown[shown.index("== Yours (pocket-de-en)") : shown.index("Try next:")]
-    assert "    → translated: Der Tee ist heiß, und die Scones sind fertig.\n    0.90" in yours
-    asked = (tmp_path / "asked.txt").read_text().splitlines()
-    assert sum("--search all" in line for line in asked) == 4
-    assert "== Yours (pocket-en-de)" in demo([], TEXT="The tea is hot, and it's time for jam.")
-
-
-@pytest.mark.parametrize("models", [[], NAMES[:1]])
-def test_without_models_the_demo_is_the_comparison(demo, models: list[str]) -> None:
-    shown = demo(models).splitlines()
-    assert len(shown) == 2
-    assert "comes without pocket-" in shown[0]
-    assert shown[1] == "the comparison"
+    folders = [str(stub.parent), str(Path(sys.executable).parent), os.environ["PATH"]]
+    done = subprocess.run(
+        ["bash", tmp_path / "recipes" / "demo.sh"],
+        env=os.environ | {"PATH": os.pathsep.join(folders), "TEXT": text},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    for part in shown:
+        assert part in done.stdout
 
 
 @pytest.mark.parametrize("name", pocket.pocket_models())

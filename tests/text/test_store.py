@@ -21,10 +21,9 @@ TARGETS = [[10], [11, 12], [], [13, 14, 15, 16]]
 DEV = (["eins zwei", "mit\u2028Trenner"], ["one two", "with\rreturn"])
 
 
-@pytest.fixture(scope="module")
-def subwords() -> Subwords:
-    words = [f"{first}{second}" for first in "abcdefghij" for second in "klmnopqrst"]
-    return Subwords.train([" ".join(words[i : i + 9]) for i in range(90)], pieces=300)
+@pytest.fixture
+def subwords(tiny_subwords: bytes) -> Subwords:
+    return Subwords(tiny_subwords)
 
 
 @pytest.fixture
