@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 from toy import ToyModel, brute_force, same_ranking
 
-from scones.errors import SconesError
 from scones.outputs import OutputLayer
 from scones.outputs.scones import Scones
 from scones.outputs.softmax import Softmax
@@ -225,19 +224,3 @@ def test_what_a_stopped_sentence_leaves_costs_no_rounds(monkeypatch: pytest.Monk
     assert len(expander.expanded) == 64
     # Every sentence leaves some thirty prefixes, which would be fifteen rounds.
     assert len(taken) < 64
-
-
-@pytest.mark.parametrize(
-    ("values", "name"),
-    [
-        ({"n_best": 0}, "n_best"),
-        ({"threshold": 0.0}, "threshold"),
-        ({"threshold": 1.5}, "threshold"),
-        ({"max_states": 0}, "max_states"),
-        ({"max_seconds": -1}, "max_seconds"),
-        ({"max_memory": 0}, "max_memory"),
-    ],
-)
-def test_settings_without_meaning_are_refused(values: dict[str, float], name: str) -> None:
-    with pytest.raises(SconesError, match=name):
-        ExactOptions(**values)  # type: ignore[arg-type]

@@ -134,16 +134,19 @@ def test_softmax_scores_are_shared_among_the_list(
 
 @SEARCHES
 @pytest.mark.parametrize("output", [Scones(), Softmax()], ids=lambda output: output.name)
+@pytest.mark.parametrize("listed", [True, False])
 def test_neighbours_in_a_batch_do_not_matter(
     model: Transformer,
     sources: list[list[int]],
     shortlist: Shortlist,
     options: SearchOptions,
     output: OutputLayer,
+    listed: bool,
 ) -> None:
-    together = search_corpus(model, output, sources, options, shortlist)
+    lists = shortlist if listed else None
+    together = search_corpus(model, output, sources, options, lists)
     for source, several in zip(sources, together, strict=True):
-        (alone,) = search_corpus(model, output, [source], options, shortlist)
+        (alone,) = search_corpus(model, output, [source], options, lists)
         assert [one.tokens for one in alone] == [one.tokens for one in several]
         for left, right in zip(alone, several, strict=True):
             assert left.token_log_probs == pytest.approx(right.token_log_probs, abs=1e-5)

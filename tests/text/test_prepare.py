@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import errno
 import json
 import multiprocessing
 import random
@@ -16,7 +15,7 @@ from scones.errors import SconesError
 from scones.text import prepare as module
 from scones.text.cleaning import CleaningConfig
 from scones.text.prepare import DuplicateFinder, PrepareConfig, prepare
-from scones.text.store import StoreWriter, TokenStore
+from scones.text.store import TokenStore
 
 ANY_LANGUAGE = CleaningConfig(identify_language=False)
 WORDS = {
@@ -217,18 +216,6 @@ def test_an_interrupt_leaves_nothing_behind(
         prepare(replace(config, workers=workers), tmp_path / "store", interrupt)
     assert _nothing_left(tmp_path)
     assert not multiprocessing.active_children()
-
-
-def test_a_full_disk_leaves_nothing_behind(
-    config: PrepareConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def append(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(StoreWriter, "append", append)
-    with pytest.raises(SconesError, match="is full, so nothing was written"):
-        prepare(config, tmp_path / "store")
-    assert _nothing_left(tmp_path)
 
 
 @pytest.mark.parametrize("side", ["source", "dev_target"])
