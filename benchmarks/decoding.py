@@ -89,7 +89,7 @@ class Model:
     @torch.inference_mode()
     def log_prob(self, source: list[int], translation: list[int]) -> float:
         """Score a translation, its end of sentence included, in float32."""
-        model, output = self.exact.model, output_layer(self.exact.output)
+        model, output = self.exact.model, output_layer(self.exact.facts.output)
         target_BT = torch.tensor([translation], device=model.device)
         return sum(score_batch(model, output, padded([source], model.device), target_BT)[0])
 
