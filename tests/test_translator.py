@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,24 +43,18 @@ def test_every_sentence_gets_a_list_of_translations(
     translator: Translator, sentences: list[str]
 ) -> None:
     found = translator.translate(sentences)
+    plain = translator.translate(sentences, scores=False)
     assert [len(translations) for translations in found] == [1] * len(sentences)
     assert len({best.text for (best,) in found}) > 8  # they do depend on the source
     assert any(best.finished for (best,) in found)
-    for (best,) in found:
+    for (best,), (unscored,) in zip(found, plain, strict=True):
+        assert unscored == replace(best, log_prob=None, token_log_probs=None)
         assert best.text == "".join(best.tokens).replace("▁", " ").strip()
         assert len(best.token_log_probs) == len(best.tokens) + best.finished
         assert best.log_prob == pytest.approx(math.fsum(best.token_log_probs))
         assert best.probability == pytest.approx(math.exp(best.log_prob))
+    assert unscored.probability is None
     assert translator.translate([]) == []
-
-
-def test_without_scores_the_translations_are_the_same(
-    translator: Translator, sentences: list[str]
-) -> None:
-    scored, plain = translator.translate(sentences), translator.translate(sentences, scores=False)
-    assert [best.tokens for (best,) in scored] == [best.tokens for (best,) in plain]
-    for (best,) in plain:
-        assert (best.log_prob, best.probability, best.token_log_probs) == (None, None, None)
 
 
 @pytest.mark.parametrize("options", SEARCHES, ids=["greedy", "beam"])
@@ -177,27 +172,17 @@ def test_what_is_not_a_list_of_strings_is_refused(translator: Translator) -> Non
         translator.score([("Tee", "tea " * 200)])
 
 
-def test_a_model_of_another_vocabulary_is_refused(
-    tiny_model: Path, tmp_path: Path, tea_pairs: list[tuple[str, str]]
-) -> None:
+def test_load_refuses_what_it_cannot_use(tiny_model: Path, tmp_path: Path) -> None:
     from scones.text.subwords import Subwords
 
-    model = tmp_path / "model"
-    shutil.copytree(tiny_model, model)
-    Subwords.train((text for pair in tea_pairs for text in pair), 400).save(
-        model / "subwords.model"
-    )
-    with pytest.raises(SconesError, match=r"subwords.model has 400 pieces and .* says 500"):
-        scones.load(model, "cpu")
-
-
-def test_load_refuses_what_it_cannot_use(tiny_model: Path, tmp_path: Path) -> None:
     with pytest.raises(SconesError, match="precision 'int8' is not known"):
         scones.load(tiny_model, precision="int8")
     with pytest.raises(SconesError, match="device 'abacus' is not known"):
         scones.load(tiny_model, device="abacus")
-    with pytest.raises(SconesError, match="does not exist"):
-        scones.load(tmp_path / "nowhere")
+    model = Path(shutil.copytree(tiny_model, tmp_path / "model"))
+    Subwords.train(["the pieces of another vocabulary"] * 3, 277).save(model / "subwords.model")
+    with pytest.raises(SconesError, match=r"subwords.model has 277 pieces and .* says 500"):
+        scones.load(model, "cpu")
 
 
 def test_bf16_scores_are_near(tiny_model: Path, tea_pairs: list[tuple[str, str]]) -> None:
