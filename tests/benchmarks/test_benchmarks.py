@@ -164,8 +164,11 @@ def test_the_page_is_that_of_the_stored_results(run: Run, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_plots_are_drawn(run: Run, results: Path) -> None:
+def test_plots_are_drawn_and_are_the_same_again(run: Run, results: Path) -> None:
     pytest.importorskip("matplotlib")
     run("plots", "--results", results)
     names = ("output_layer.svg", "training.svg", "decoding.svg")
-    assert all(b"<svg" in (results / name).read_bytes() for name in names)
+    first = [(results / name).read_bytes() for name in names]
+    assert all(b"<svg" in content for content in first)
+    run("plots", "--results", results)
+    assert [(results / name).read_bytes() for name in names] == first
