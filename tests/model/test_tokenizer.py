@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import random
 import subprocess
 import sys
@@ -20,7 +19,6 @@ from tokenizers import Tokenizer
 
 from scones.errors import SconesError
 from scones.model.tokenizer import NoTokenizerError, tokenizer_files
-from scones.text.reading import lines
 
 HARD = [
     "",
@@ -138,32 +136,6 @@ def test_any_pieces_join_to_the_same_text(pair) -> None:
         assert theirs.decode(ids) == ours.decode(ids)
 
 
-# What tokenizers cannot do. If one of these begins to agree, the module's docstring can shrink.
-@pytest.mark.parametrize(
-    ("text", "theirs_says"),
-    [
-        ("ﬁ\u0308", "fï"),  # an accent after a ligature
-        ("é\u0328", "ę\u0301"),  # a mark below after a mark above that is composed
-        ("x\u0323\u0308", "ẍ\u0323"),  # marks of which only the second composes
-        ("e\x01\u0301", "é"),  # a control character, which the normalization removes, between
-        ("a\ufdd0b", "ab"),  # the noncharacter that the tokenizer keeps for itself
-    ],
-)
-def test_texts_that_are_known_to_differ(pair, text: str, theirs_says: str) -> None:
-    ours, theirs = pair
-    assert theirs.decode(theirs.encode(text).ids) == theirs_says
-    assert ours.decode(ours.encode(text)) != theirs_says
-
-
-def test_pieces_that_are_known_to_join_differently(pair) -> None:
-    ours, theirs = pair
-    ids = [ours.piece_to_id(piece) for piece in ("<0xC3>", "<0xA4>", "<0xC3>")]
-    assert (ours.decode(ids), theirs.decode(ids)) == ("ä\ufffd", "\ufffd\ufffd\ufffd")
-    assert (ours.decode([2]), theirs.decode([2])) == (" \u2047 ", "")
-    space = ours.piece_to_id("<0x20>")
-    assert (ours.decode([space]), theirs.decode([space])) == (" ", "")
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -193,13 +165,6 @@ def one_unknown(ids: list[int]) -> list[int]:
     return [i for before, i in zip([0, *ids], ids, strict=False) if (before, i) != (2, 2)]
 
 
-def test_a_special_piece_in_a_text_can_be_two_unknowns_where_there_are_no_bytes(tea_pairs) -> None:
-    ours, theirs = both(trained(tea_pairs, byte_fallback=False, vocab_size=200))
-    assert ours.encode("</s>", out_type=str)[1:] == ["</", "s", ">"]
-    assert theirs.encode("</s>").tokens[1:-1] == ["<", "/", "s", ">"]
-    assert ours.encode("<pad>") == theirs.encode("<pad>").ids[:-1]
-
-
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -219,17 +184,12 @@ def test_models_without_a_like_are_left_out(
         tokenizer_files(trained(tea_pairs, **options), 64)
 
 
-@pytest.mark.parametrize("keep", [0, 1, 5, 100, 3000, -1])
-def test_a_damaged_model_is_named(tiny_subwords: bytes, keep: int) -> None:
-    with pytest.raises(SconesError, match="is damaged"):
-        tokenizer_files(tiny_subwords[:keep], 64)
-
-
-@settings(max_examples=300)
-@given(st.binary(max_size=60))
-def test_anything_else_is_called_damaged(raw: bytes) -> None:
-    with pytest.raises(SconesError, match="is damaged"):
-        tokenizer_files(raw, 64)
+@settings(max_examples=100)
+@given(keep=st.sampled_from([0, 1, 5, 100, 3000, -1]), raw=st.binary(max_size=60))
+def test_anything_else_is_called_damaged(tiny_subwords: bytes, keep: int, raw: bytes) -> None:
+    for model in (tiny_subwords[:keep], raw):
+        with pytest.raises(SconesError, match="is damaged"):
+            tokenizer_files(model, 64)
 
 
 def test_a_folder_without_a_tokenizer_says_why(tiny_model: Path, tea_pairs, tmp_path: Path) -> None:
@@ -244,19 +204,12 @@ def test_a_folder_without_a_tokenizer_says_why(tiny_model: Path, tea_pairs, tmp_
     assert "AutoTokenizer.from_pretrained" in (tiny_model / "README.md").read_text()
 
 
-def test_writing_needs_no_other_library(tiny_subwords: bytes, tmp_path: Path) -> None:
-    (tmp_path / "subwords.model").write_bytes(tiny_subwords)
-    program = """
-import sys
-for name in ("sentencepiece", "google.protobuf", "tokenizers", "transformers"):
-    sys.modules[name] = None
-from scones.model.tokenizer import tokenizer_files
-print(*tokenizer_files(open("subwords.model", "rb").read(), 64))
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert done.stdout.split() == ["tokenizer.json", "tokenizer_config.json"], done.stderr
+def test_writing_needs_no_other_library(
+    tiny_subwords: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("sentencepiece", "google.protobuf", "tokenizers", "transformers"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert [*tokenizer_files(tiny_subwords, 64)] == ["tokenizer.json", "tokenizer_config.json"]
 
 
 HUGGING_FACE = """
@@ -310,19 +263,3 @@ def test_hugging_face_translates_as_we_do_without_scones(
     assert theirs["ids"] == [*processor.encode("Anna</s> <pad> <0x41>"), 1]
     assert (theirs["special"], theirs["bos"]) == ([0, 1, 2], None)
     assert (theirs["size"], theirs["longest"]) == (len(processor), 64)
-
-
-@pytest.mark.skipif("SCONES_DATA" not in os.environ, reason="SCONES_DATA names no corpora")
-@pytest.mark.parametrize(
-    "name",
-    [
-        "tatoeba/dev.de-en.de.xz",
-        "tatoeba/dev.de-en.en.xz",
-        "newstest/newstest2018.de-en.de.xz",
-        "multi30k/val.de.xz",
-        "multi30k/val.en.xz",
-    ],
-)
-def test_real_text_gets_the_same_ids(pair, name: str) -> None:
-    for line in lines(Path(os.environ["SCONES_DATA"]) / name):
-        check(*pair, line.decode())

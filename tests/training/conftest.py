@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 from sick import Sick
-from tiny_run import make_experiment
+from tiny_run import make_experiment, write_store
 
 from scones import outputs
-from scones.files import new_folder
 from scones.model.config import ModelOptions
 from scones.outputs import OutputLayer
-from scones.text.store import StoreWriter
 from scones.text.subwords import Subwords
 from scones.training.checkpoints import TrainResult
 from scones.training.loop import train
@@ -50,20 +48,6 @@ def store_without_dev(
     folder = tmp_path_factory.mktemp("no-dev") / "store"
     write_store(folder, Subwords(tiny_subwords), tea_pairs[:60])
     return folder
-
-
-@pytest.fixture(scope="session")
-def empty_store(tiny_subwords: bytes, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("empty") / "store"
-    write_store(folder, Subwords(tiny_subwords), [])
-    return folder
-
-
-def write_store(folder: Path, subwords: Subwords, pairs: list[tuple[str, str]]) -> None:
-    with new_folder(folder) as hidden, StoreWriter(hidden, subwords, "de", "en") as writer:
-        sides = ([pair[side] for pair in pairs] for side in (0, 1))
-        writer.append("train", *(subwords.encode(texts) for texts in sides))
-        writer.finish()
 
 
 @pytest.hookimpl(tryfirst=True)

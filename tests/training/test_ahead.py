@@ -13,9 +13,7 @@ import pytest
 import torch
 from tiny_run import checkpoint, events
 
-from scones.text.store import TokenStore
 from scones.training import gpu, loop
-from scones.training.data import Position, training_batches
 from scones.training.gpu import GpuSteps, ahead
 
 
@@ -77,23 +75,6 @@ def test_the_thread_ends_with_its_consumer(leave: Callable[[Iterator[int]], None
     del numbers
     gc.collect()
     assert eventually(lambda: not threads())
-
-
-def test_the_position_is_that_of_the_batch_taken(tiny_store: Path) -> None:
-    tokens = TokenStore.open(tiny_store).split("train")
-
-    def batches(start: Position) -> Iterator:
-        return training_batches(tokens, 200, 1, False, start)
-
-    plain = list(islice(batches(Position()), 60))
-    assert plain[-1][1].epoch > 0  # the next epoch is planned ahead too
-    early = ahead(batches(Position()))
-    for (expected, place), (batch, position) in zip(plain[:40], early, strict=False):
-        assert position == place
-        assert torch.equal(batch.targets_N, expected.targets_N)
-    early.close()
-    (resumed, _), *_ = islice(batches(plain[39][1]), 1)
-    assert torch.equal(resumed.targets_N, plain[40][0].targets_N)
 
 
 def test_a_run_with_the_thread_ends_with_the_same_bits(

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_run import checkpoint, events, train_command
+from tiny_run import checkpoint, events, train_command, wait_for_steps
 
 from scones.cli import run as run_command
 
 STEPS = 40
+FLAGS = {"max_steps": STEPS, "validate_every": 25, "checkpoint_every": 4}
 
 
 def assert_same_end(left: Path, right: Path, step: int) -> None:
@@ -45,6 +46,7 @@ def test_stopped_and_resumed_is_as_if_never_stopped(options, run_training, tmp_p
 
 
 def test_what_a_killed_process_was_writing_is_cleared_away(run_training, tmp_path: Path) -> None:
+    (tmp_path / "run" / ".training.writing-1").mkdir(parents=True)  # as good as empty
     run_training(tmp_path / "run", {"max_steps": 1})
     checkpoints = tmp_path / "run" / "training" / "checkpoints"
     (checkpoints / ".step-00000002.writing-1").mkdir()
@@ -52,61 +54,38 @@ def test_what_a_killed_process_was_writing_is_cleared_away(run_training, tmp_pat
     assert {path.name for path in checkpoints.iterdir()} == {"step-00000001", "step-00000002"}
 
 
-def command(store: Path, folder: Path) -> list[str]:
-    return train_command(
-        store, folder, max_steps=STEPS, warmup_steps=5, validate_every=25, checkpoint_every=4
-    )
-
-
 @pytest.fixture(scope="module")
 def straight(tiny_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same run, never stopped."""
     folder = tmp_path_factory.mktemp("straight") / "run"
-    assert run_command(command(tiny_store, folder)) == 0
+    assert run_command(train_command(tiny_store, folder, **FLAGS)) == 0
     return folder
 
 
-def start_and_signal(store: Path, folder: Path, number: int) -> tuple[int, str]:
-    """Start a run in another process, send it a signal at a random step; exit code and stderr."""
+@pytest.mark.parametrize(("number", "expected"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
+def test_a_run_stopped_by_a_signal_ends_as_if_never_stopped(
+    number: int, expected: int, straight: Path, tiny_store: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    command = train_command(tiny_store, run, **FLAGS)
     process = subprocess.Popen(
-        [sys.executable, "-m", "scones", *command(store, folder)],
+        [sys.executable, "-m", "scones", *command],
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
-    log, wanted = folder / "training" / "log.jsonl", random.randint(1, STEPS // 2)
-    deadline = time.monotonic() + 60
-    while not log.exists() or len(log.read_bytes().splitlines()) < wanted:
-        assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
+    wait_for_steps(process, run, random.randint(1, STEPS // 2))
     time.sleep(random.random() / 50)
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
-    return process.returncode, errors
-
-
-def test_a_killed_run_ends_as_if_never_killed(
-    straight: Path, tiny_store: Path, tmp_path: Path
-) -> None:
-    code, _ = start_and_signal(tiny_store, tmp_path / "run", signal.SIGKILL)
-    assert code == -signal.SIGKILL
-    assert run_command(command(tiny_store, tmp_path / "run")) == 0
-    assert_same_end(straight, tmp_path / "run", STEPS)
-
-
-def test_control_c_leaves_a_checkpoint_and_says_how_to_go_on(
-    straight: Path, tiny_store: Path, tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    code, errors = start_and_signal(tiny_store, run, signal.SIGINT)
-    assert code == 130
-    assert errors.endswith("(interrupted; the same command goes on).\n")
-    assert "Traceback" not in errors
-    done = events(run)[-1]["step"]
-    assert done < STEPS
-    assert checkpoint(run, done)
-    assert run_command(command(tiny_store, run)) == 0
+    assert process.returncode == expected
+    if number == signal.SIGINT:
+        assert errors.endswith("(interrupted; the same command goes on).\n")
+        assert "Traceback" not in errors
+        done = events(run)[-1]["step"]
+        assert done < STEPS
+        assert checkpoint(run, done)
+    assert run_command(command) == 0
     # Not a step was lost or made twice.
     assert [event["step"] for event in events(run)] == list(range(1, STEPS + 1))
     assert_same_end(straight, run, STEPS)

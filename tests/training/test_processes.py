@@ -6,12 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
-from tiny_run import events, train_command
+from tiny_run import events, train_command, wait_for_steps
 
 from scones.cli import run as run_command
 
@@ -62,11 +61,7 @@ def test_a_lost_process_ends_all_and_one_goes_on_alone(
     launcher = subprocess.Popen(
         [*TORCHRUN, "-m", "scones", *words], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
     )
-    log, deadline = tmp_path / "run" / "training" / "log.jsonl", time.monotonic() + 120
-    while not log.exists() or len(log.read_bytes().splitlines()) < 8:
-        assert launcher.poll() is None, launcher.communicate()[1]
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for_steps(launcher, tmp_path / "run", 8)
     workers = psutil.Process(launcher.pid).children(recursive=True)
     (victim,) = (worker for worker in workers if worker.environ().get("RANK") == str(lost))
     victim.send_signal(signal.SIGKILL)

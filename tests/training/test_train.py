@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
-from tiny_run import checkpoint, events, small_model, weights
+from tiny_run import checkpoint, events, small_model, weights, write_store
 
 from scones.errors import SconesError
 from scones.files import sole_use
@@ -20,6 +19,7 @@ from scones.outputs.scones import Scones
 from scones.outputs.softmax import Softmax
 from scones.text.batches import plan_batches
 from scones.text.store import TokenStore
+from scones.text.subwords import Subwords
 
 
 def test_a_run_leaves_a_model_a_log_and_checkpoints(
@@ -49,6 +49,11 @@ def test_a_run_leaves_a_model_a_log_and_checkpoints(
     for name, tensor in last.model.state_dict().items():
         assert torch.equal(tensor, expected[name]), name
 
+    log = (run / "training" / "log.jsonl").read_text()
+    again = run_training(run, {"max_steps": 8, "checkpoint_every": 2, "validate_every": 5})
+    assert (again.steps, again.best_bleu) == (result.steps, result.best_bleu)
+    assert (run / "training" / "log.jsonl").read_text() == log  # nothing was left to do
+
 
 def test_the_loop_is_imported_without_what_only_a_gpu_runs() -> None:
     program = "import sys, scones.training.loop; print(*sys.modules)"
@@ -59,14 +64,6 @@ def test_the_loop_is_imported_without_what_only_a_gpu_runs() -> None:
     assert "scones.model.transformer" in modules
     rooms = ("scones.kernels", "scones.model.gpu", "scones.search.gpu", "scones.training.gpu")
     assert [name for name in modules if name.startswith(rooms)] == []
-
-
-def test_a_finished_run_has_nothing_left_to_do(run_training, tmp_path: Path) -> None:
-    first = run_training(tmp_path / "run")
-    log = (tmp_path / "run" / "training" / "log.jsonl").read_text()
-    again = run_training(tmp_path / "run")
-    assert (again.steps, again.best_bleu) == (first.steps, first.best_bleu)
-    assert (tmp_path / "run" / "training" / "log.jsonl").read_text() == log
 
 
 @pytest.mark.parametrize("average", ["tokens", "sentences"])
@@ -89,10 +86,8 @@ def test_accumulated_small_batches_train_like_large_ones(
         losses[name] = event["loss"]
         assert event["epoch"] == 1.0
         # After one step LAMB's mean is the gradient, but for a factor.
-        moments = load_file(
-            tmp_path / name / "training/checkpoints/step-00000001/optimizer.safetensors"
-        )
-        gradients[name] = {key: value for key, value in moments.items() if "mean/" in key}
+        tensors = checkpoint(tmp_path / name, 1)
+        gradients[name] = {key: value for key, value in tensors.items() if "mean/" in key}
     assert losses["many"] == pytest.approx(losses["few"], rel=1e-5)
     assert len(gradients["few"]) > 20
     for key, gradient in gradients["few"].items():
@@ -134,58 +129,37 @@ def test_without_a_development_set_the_newest_model_is_kept(
         run_training(tmp_path / "other", {"max_steps": None}, store=store_without_dev)
 
 
-AVERAGED = {"max_steps": 6, "checkpoint_every": 2, "average_last": 3}
-
-
-def test_the_last_checkpoints_are_averaged(
+def test_the_last_checkpoints_are_averaged_even_if_the_run_is_killed_at_its_very_end(
     run_training, store_without_dev: Path, tmp_path: Path
 ) -> None:
+    run, options = tmp_path / "run", {"max_steps": 6, "checkpoint_every": 2, "average_last": 3}
+    for torn in ((), ("model.safetensors", "last"), ("model.safetensors", "last/config.json")):
+        for name in torn:
+            path = run / name
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        run_training(run, options, store=store_without_dev)
+        parts = [checkpoint(run, step) for step in (2, 4, 6)]
+        for name, tensor in ModelFolder.load(run).model.state_dict().items():
+            mean = np.mean([part[name].double().numpy() for part in parts], axis=0)
+            np.testing.assert_allclose(tensor.numpy(), mean, rtol=1e-6, err_msg=name)
+        for name, tensor in ModelFolder.load(run / "last").model.state_dict().items():
+            assert torch.equal(tensor, parts[-1][name]), name
+
+
+def test_a_changed_option_is_named(run_training, store_without_dev: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    run_training(run, AVERAGED, store=store_without_dev)
-    parts = [checkpoint(run, step) for step in (2, 4, 6)]
-    for name, tensor in ModelFolder.load(run).model.state_dict().items():
-        mean = np.mean([part[name].double().numpy() for part in parts], axis=0)
-        np.testing.assert_allclose(tensor.numpy(), mean, rtol=1e-6, err_msg=name)
-    for name, tensor in ModelFolder.load(run / "last").model.state_dict().items():
-        assert torch.equal(tensor, parts[-1][name]), name
-
-
-@pytest.mark.parametrize("torn", ["last missing", "last half-written"])
-def test_a_run_killed_at_its_very_end_is_brought_to_its_end(
-    torn: str, run_training, store_without_dev: Path, tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    run_training(run, AVERAGED, store=store_without_dev)
-    expected = weights(run), weights(run / "last")
-    (run / "model.safetensors").unlink()
-    if torn == "last missing":
-        shutil.rmtree(run / "last")
-    else:
-        (run / "last" / "config.json").unlink()
-    run_training(run, AVERAGED, store=store_without_dev)
-    for before, after in zip(expected, (weights(run), weights(run / "last")), strict=True):
-        assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
-
-
-@pytest.mark.parametrize(
-    ("options", "output", "named"),
-    [
-        ({"learning_rate": 0.5}, None, "train.learning_rate was 0.01 and now is 0.5"),
-        ({"seed": 2, "accumulate": 2}, None, "train.accumulate was 1 .*; train.seed was 1 and now"),
-        ({}, Scones(alpha=0.7), "output.alpha was 0.5 and now is 0.7"),
-        ({}, Softmax(), "output.layer was 'scones' and now is 'softmax'"),
-    ],
-)
-def test_a_changed_option_is_named(
-    options, output, named, run_training, store_without_dev: Path, tmp_path: Path
-) -> None:
-    run_training(tmp_path / "run", {"max_steps": 1})
-    before = weights(tmp_path / "run" / "last")
-    with pytest.raises(SconesError, match=f"holds another run .*{named}"):
-        run_training(tmp_path / "run", {"max_steps": 2, **options}, output=output)
-    with pytest.raises(SconesError, match=r"holds another run .*data was"):
-        run_training(tmp_path / "run", {"max_steps": 2}, store=store_without_dev)
-    after = weights(tmp_path / "run" / "last")
+    run_training(run, {"max_steps": 1})
+    before = weights(run / "last")
+    for options, changed, named in (
+        ({"learning_rate": 0.5}, {}, "train.learning_rate was 0.01 and now is 0.5"),
+        ({"seed": 2, "accumulate": 2}, {}, "train.accumulate was 1 .*; train.seed was 1 and now"),
+        ({}, {"output": Scones(alpha=0.7)}, "output.alpha was 0.5 and now is 0.7"),
+        ({}, {"output": Softmax()}, "output.layer was 'scones' and now is 'softmax'"),
+        ({}, {"store": store_without_dev}, "data was"),
+    ):
+        with pytest.raises(SconesError, match=f"holds another run .*{named}"):
+            run_training(run, {"max_steps": 2, **options}, **changed)
+    after = weights(run / "last")
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
@@ -197,61 +171,38 @@ def test_a_run_that_another_process_trains_is_refused(run_training, tmp_path: Pa
     run_training(tmp_path / "run", {"max_steps": 2})
 
 
-def test_a_folder_that_is_no_run_is_left_alone(run_training, tmp_path: Path) -> None:
-    (tmp_path / "thesis.txt").write_text("dear")
-    for place in (tmp_path, tmp_path / "thesis.txt"):
-        with pytest.raises(SconesError, match="exists and is not a training run; choose another"):
-            run_training(place)
-    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
-
-
-def test_a_folder_with_only_a_killed_beginning_is_as_good_as_empty(
-    run_training, tmp_path: Path
-) -> None:
-    (tmp_path / "run" / ".training.writing-1").mkdir(parents=True)
-    assert run_training(tmp_path / "run", {"max_steps": 1}).steps == 1
-
-
-@pytest.fixture
-def start(run_training, tmp_path: Path) -> Path:
-    """A model to start from."""
+def test_weights_to_start_from_count_at_the_beginning_only(run_training, tmp_path: Path) -> None:
     run_training(tmp_path / "start", {"max_steps": 1, "seed": 9})
-    return tmp_path / "start" / "last"
-
-
-def test_weights_to_start_from_count_at_the_beginning_only(
-    run_training, start: Path, tmp_path: Path
-) -> None:
+    start, run = tmp_path / "start" / "last", tmp_path / "run"
+    other = shutil.copytree(start, tmp_path / "other")
+    (other / "subwords.model").write_bytes(b"other")
+    with pytest.raises(SconesError, match=r"other has another vocabulary than .*--subwords"):
+        run_training(run, {"start_from": other})
+    with pytest.raises(SconesError, match="has other sizes: encoder_layers 1 where 2 is asked for"):
+        run_training(run, {"start_from": start}, small_model(layers=2))
+    assert not run.exists()
     options = {"start_from": start, "learning_rate": 1e-30, "max_steps": 1}
-    run_training(tmp_path / "run", options)
-    before, after = weights(start), weights(tmp_path / "run" / "last")
-    for name, tensor in before.items():
+    run_training(run, options)
+    after = weights(run / "last")
+    for name, tensor in weights(start).items():
         torch.testing.assert_close(after[name], tensor, atol=1e-20, rtol=0)
     shutil.rmtree(start)
-    assert run_training(tmp_path / "run", {**options, "max_steps": 2}).steps == 2
+    assert run_training(run, {**options, "max_steps": 2}).steps == 2
 
 
 def test_what_cannot_be_trained_is_refused_and_leaves_nothing(
-    run_training, start: Path, empty_store: Path, tmp_path: Path
+    run_training, tiny_subwords: bytes, tmp_path: Path
 ) -> None:
-    shutil.copytree(start, tmp_path / "other")
-    (tmp_path / "other" / "subwords.model").write_bytes(b"other")
-    run = tmp_path / "run"
-    with pytest.raises(SconesError, match=r"other has another vocabulary than .*--subwords"):
-        run_training(run, {"start_from": tmp_path / "other"})
-    with pytest.raises(
-        SconesError, match="has other sizes: encoder_layers 1 where 2 is asked for, decoder"
+    write_store(tmp_path / "empty", Subwords(tiny_subwords), [])
+    for options, others, said in (
+        ({}, {"store": tmp_path / "empty"}, "has no training pairs"),
+        ({"max_tokens": 9}, {}, r"training set .* has a sentence of .* max_tokens is 9"),
+        ({}, {"model": small_model(max_length=8)}, "has a sentence of .* but max_length is 8"),
+        ({"device": "toaster"}, {}, "The device 'toaster' is not known"),
     ):
-        run_training(run, {"start_from": start}, small_model(layers=2))
-    with pytest.raises(SconesError, match="has no training pairs"):
-        run_training(run, store=empty_store)
-    with pytest.raises(SconesError, match=r"training set .* has a sentence of .* max_tokens is 9"):
-        run_training(run, {"max_tokens": 9})
-    with pytest.raises(SconesError, match=r"has a sentence of .* but max_length is 8"):
-        run_training(run, model=small_model(max_length=8))
-    with pytest.raises(SconesError, match="The device 'toaster' is not known"):
-        run_training(run, {"device": "toaster"})
-    assert not run.exists()
+        with pytest.raises(SconesError, match=said):
+            run_training(tmp_path / "run", options, **others)
+    assert not (tmp_path / "run").exists()
 
 
 def test_tensorboard_files_are_written_when_asked_for(run_training, tmp_path: Path) -> None:

@@ -9,11 +9,12 @@ import pytest
 from tiny_run import events, make_experiment
 
 from scones.errors import SconesError
+from scones.model.folder import read_facts
 from scones.outputs import OutputLayer
 from scones.outputs.scones import Scones
 from scones.training import loop
 from scones.training.loop import Validation
-from scones.training.tune import Tuning, tune
+from scones.training.tune import tune
 
 BLEU = {0.1: 11.0, 0.5: 14.0, 1.0: 14.0, 2.0: 12.5}
 
@@ -48,11 +49,7 @@ def test_the_best_alpha_is_chosen_and_finished_runs_are_kept(
         "dev_bleu": 11.0,
         "model": str(tmp_path / "alpha-0.1"),
     }
-    assert json.loads((tmp_path / "alpha-2" / "config.json").read_text())["scones"]["output"] == {
-        "layer": "scones",
-        "alpha": 2.0,
-        "label_smoothing": 0.0,
-    }
+    assert read_facts(tmp_path / "alpha-2").output["alpha"] == 2.0
 
 
 def test_without_a_development_set_nothing_can_be_chosen(
@@ -61,7 +58,3 @@ def test_without_a_development_set_nothing_can_be_chosen(
     with pytest.raises(SconesError, match="has no development set to choose α on"):
         tune(make_experiment(), store_without_dev, tmp_path / "sweep", [0.5])
     assert not (tmp_path / "sweep").exists()
-
-
-def test_ties_go_to_the_smaller_alpha() -> None:
-    assert Tuning({0.9: 3.0, 0.2: 3.0, 0.1: 2.0}, {}, "alpha").best == 0.2

@@ -42,11 +42,3 @@ def mean_loss(folder: ModelFolder, output: OutputLayer, store: TokenStore, sente
             total += float(output.token_losses(logits, batch.targets_N).sum())
             count += batch.tokens
     return total / count
-
-
-def test_without_a_development_set_there_is_nothing_to_say(
-    tiny_model: Path, store_without_dev: Path
-) -> None:
-    folder = ModelFolder.load(tiny_model)
-    store = TokenStore.open(store_without_dev)
-    assert validate(folder.model, output_layer(folder.facts.output), store, None) is None

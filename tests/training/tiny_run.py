@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
+from subprocess import Popen
 from typing import Any
 
 from safetensors.torch import load_file
 from torch import Tensor
 
+from scones.files import new_folder
 from scones.model.config import ModelOptions
 from scones.outputs import OutputLayer
 from scones.outputs.scones import Scones
+from scones.text.store import StoreWriter
+from scones.text.subwords import Subwords
 from scones.training.options import Experiment, TrainOptions
 
 OPTIONS: dict[str, Any] = {
@@ -69,6 +74,15 @@ def events(folder: Path, kind: str = "train") -> list[dict[str, Any]]:
     return [event for event in map(json.loads, lines) if event["event"] == kind]
 
 
+def wait_for_steps(process: Popen[str], folder: Path, steps: int) -> None:
+    """Wait until a run in another process has logged so many steps."""
+    log, deadline = folder / "training" / "log.jsonl", time.monotonic() + 120
+    while not log.exists() or len(log.read_bytes().splitlines()) < steps:
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
 def checkpoint(folder: Path, step: int) -> dict[str, Tensor]:
     """All tensors of a checkpoint: weights, optimiser, random state."""
     place = folder / "training" / "checkpoints" / f"step-{step:08}"
@@ -78,3 +92,10 @@ def checkpoint(folder: Path, step: int) -> dict[str, Tensor]:
 def weights(folder: Path) -> dict[str, Tensor]:
     """The weights of a model folder."""
     return load_file(folder / "model.safetensors")
+
+
+def write_store(folder: Path, subwords: Subwords, pairs: list[tuple[str, str]]) -> None:
+    with new_folder(folder) as hidden, StoreWriter(hidden, subwords, "de", "en") as writer:
+        sides = ([pair[side] for pair in pairs] for side in (0, 1))
+        writer.append("train", *(subwords.encode(texts) for texts in sides))
+        writer.finish()
