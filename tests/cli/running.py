@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -15,12 +16,6 @@ from pathlib import Path
 from scones.cli import run
 
 PROGRESS = re.compile(r"[\w ]+: [\d,]+ pairs|step +\d+ .*|\w+: (greedy|beam \d+)(: 0 of .*)?")
-
-LIMITED = """
-import resource, scones.cli
-resource.setrlimit(resource.RLIMIT_FSIZE, ({0}, {0}))
-scones.cli.main()
-"""
 
 
 @dataclass(frozen=True)
@@ -47,18 +42,22 @@ def ended_well(words: list[str]) -> Done:
     return Done(code, out.getvalue(), err.getvalue())
 
 
-def in_a_process(
-    *arguments: object, stdin: bytes = b"", largest_file: int | None = None, out: int | None = None
-) -> Done:
-    """Run a command as a process of its own.
+@contextmanager
+def no_file_larger_than(size: int) -> Iterator[None]:
+    """Let no file grow beyond so many bytes, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
-    With `largest_file` no file may grow beyond so many bytes, as on a disk that is full.
-    """
-    how = ["-m", "scones"] if largest_file is None else ["-c", LIMITED.format(largest_file)]
+
+def in_a_process(*arguments: object, stdin: bytes = b"", out: int = subprocess.PIPE) -> Done:
     process = subprocess.run(
-        [sys.executable, *how, *map(str, arguments)],
+        [sys.executable, "-m", "scones", *map(str, arguments)],
         input=stdin,
-        stdout=subprocess.PIPE if out is None else out,
+        stdout=out,
         stderr=subprocess.PIPE,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         timeout=60,

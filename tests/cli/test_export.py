@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
-from running import Refused, Scones, contents, in_a_process
+from running import Refused, Scones
 
 
 @pytest.fixture
@@ -17,12 +16,6 @@ def text(tea_pairs: list[tuple[str, str]], tmp_path: Path) -> Path:
     path = tmp_path / "text.de"
     path.write_text("".join(f"{source}\n" for source, _ in tea_pairs[:10]) + "\n")
     return path
-
-
-@pytest.fixture
-def export(tiny_model: Path, tmp_path: Path, scones: Scones) -> Path:
-    assert scones("export", tiny_model, tmp_path / "export").code == 0
-    return tmp_path / "export"
 
 
 def test_an_export_is_written_checked_and_used(
@@ -67,63 +60,16 @@ def test_the_report_as_json(tiny_model: Path, tmp_path: Path, scones: Scones) ->
     assert stored == {"text": "random pieces", **report["check"]}
 
 
-def test_what_an_export_cannot_do_is_refused(export: Path, refused: Refused) -> None:
-    line = "Tee mit Milch\n"
+def test_what_an_export_cannot_do_is_refused(
+    tiny_model: Path, tmp_path: Path, scones: Scones, refused: Refused
+) -> None:
+    export, line = tmp_path / "export", "Tee mit Milch\n"
+    assert scones("export", tiny_model, export).code == 0
+    refused("export", tiny_model, export, said="exists already; choose another name or pass --over")
     beam = "beam search applies a softmax, for which this model was not trained"
     refused("translate", export, "--search", "beam", said=beam, stdin=line)
     refused("translate", export, "--json", said="no probabilities of tokens", stdin=line)
-    refused("translate", export, "--engine", "torch", said="is an export for CTran", stdin=line)
     refused("score", export, export / "README.md", export / "README.md", said="gives no scores")
-
-
-def test_with_a_model_folder_auto_does_it_all(tiny_model: Path, scones: Scones) -> None:
-    for flags in (["--json"], ["--search", "beam", "--n-best", 2]):
-        auto = scones("translate", tiny_model, *flags, stdin="Tee mit Milch\n")
-        torch = scones(
-            "translate", tiny_model, *flags, "--engine", "torch", stdin="Tee mit Milch\n"
-        )
-        assert auto == torch
-        assert auto.code == 0
-
-
-def test_what_exists_is_kept(tiny_model: Path, export: Path, refused: Refused) -> None:
-    refused("export", tiny_model, export, said="exists already; choose another name or pass --over")
-    (export.parent / "mine").mkdir()
-    (export.parent / "mine" / "thesis.tex").touch()
-    again = ["export", tiny_model, export.parent / "mine", "--overwrite"]
-    refused(*again, said="mine is not an export, so it is not overwritten")
-
-
-def test_a_damaged_export_is_refused(export: Path, refused: Refused) -> None:
-    with (export / "model.bin").open("r+b") as file:
-        file.truncate(1000)
-    refused("translate", export, said=r"model\.bin is damaged; export the model again", stdin="x")
-    shutil.rmtree(export)
-    refused("translate", export, said="The model folder .* does not exist", stdin="x")
-
-
-def test_a_full_disk_leaves_nothing(tiny_model: Path, tmp_path: Path) -> None:
-    before = contents(tmp_path)
-    done = in_a_process("export", tiny_model, tmp_path / "export", largest_file=50_000)
-    assert done.code == 2, done
-    assert re.fullmatch(r"scones: There is no space left to write.*\n", done.err)
-    assert contents(tmp_path) == before
-
-
-def test_without_ctranslate2(
-    tiny_model: Path,
-    export: Path,
-    scones: Scones,
-    refused: Refused,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    expected = scones("translate", tiny_model, stdin="Tee\n")
-    monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    said = r"not installed; install it with pip install 'scones\[ctranslate2\]'"
-    refused("export", tiny_model, export.parent / "other", said=said)
-    refused("translate", export, said=said, stdin="Tee\n")
-    refused("translate", tiny_model, "--engine", "ctranslate2", said=said, stdin="Tee\n")
-    assert scones("translate", tiny_model, stdin="Tee\n") == expected
 
 
 SMALL = ("--per-token", "20", "--frequent", "10")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -72,54 +71,36 @@ def test_what_fit_refuses(tiny_store: Path, tmp_path: Path, refused: Refused) ->
     refused(*fit, said="Give either --store, or --source and")
     refused(*fit, "--source", one, said="Give either --store, or --source and")
     refused(*fit, "--store", tmp_path / "no", said="is not a folder")
-    refused(*fit, "--store", tiny_store, "--pairs", 0, said="--pairs must be at least 1, not 0")
     refused(*fit, "--store", tiny_store, "--ibm3", 0, said="ibm3 must be at least 1, not 0")
     refused(*fit, "--source", empty, "--target", one, said="There is no pair of sentences")
     refused("ibm3", "fit", one, "--store", tiny_store, said="exists already")
 
 
-TABLES = {
-    "de.vcb": "2 das 5\n3 Haus 3\n",
-    "en.vcb": "2 the 5\n3 house 3\n",
-    "run.t3.final": "0 2 1\n2 2 1\n3 3 1\n",
-    "run.n3.final": "2 0.5 0.5\n3 0 1\n",
-    "run.d3.final": "1 1 100 2 1\n2 2 100 2 1\n",
-    "run.p0_3.final": "0.9\n",
-}
-
-
-@pytest.fixture
-def tables(tmp_path: Path) -> Path:
-    for name, content in TABLES.items():
+def test_tables_of_giza_are_imported(tmp_path: Path, scones: Scones, refused: Refused) -> None:
+    tables = {
+        "de.vcb": "2 das 5\n3 Haus 3\n",
+        "en.vcb": "2 the 5\n3 house 3\n",
+        "run.t3.final": "0 2 1\n2 2 1\n3 3 1\n",
+        "run.n3.final": "2 0.5 0.5\n3 0 1\n",
+        "run.d3.final": "1 1 100 2 1\n2 2 100 2 1\n",
+        "run.p0_3.final": "0.9\n",
+    }
+    for name, content in tables.items():
         (tmp_path / name).write_text(content)
-    return tmp_path
-
-
-def vocabularies(folder: Path) -> tuple[object, ...]:
-    return "--source-vocabulary", folder / "de.vcb", "--target-vocabulary", folder / "en.vcb"
-
-
-def test_tables_of_giza_are_imported(tables: Path, scones: Scones) -> None:
-    done = scones("ibm3", "import", tables / "run", tables / "model", *vocabularies(tables))
+    command = [
+        *("ibm3", "import", tmp_path / "run", tmp_path / "model"),
+        *("--source-vocabulary", tmp_path / "de.vcb", "--target-vocabulary", tmp_path / "en.vcb"),
+    ]
+    refused(*command, "--best", 0, said="best must be at least 1, not 0")
+    refused(*command, "--subwords", tmp_path / "de.vcb", said="SentencePiece")
+    done = scones(*command)
     assert (done.code, done.err) == (0, "")
-    assert "Haus" in done.out
     assert "house 1.000" in done.out
-    parameters = Parameters.load(tables / "model")
+    parameters = Parameters.load(tmp_path / "model")
     assert parameters.p1 == pytest.approx(0.1)
     assert parameters.source_words == ["das", "Haus"]
-
-
-def test_what_import_refuses(tables: Path, refused: Refused) -> None:
-    command = ("ibm3", "import", tables / "run", tables / "model", *vocabularies(tables))
-    (tables / "other.model").write_bytes(b"x")
-    refused(*command, "--subwords", tables / "other.model", said="SentencePiece")
-    refused(*command, "--best", 0, said="best must be at least 1, not 0")
-    refused(*command, "--threshold", 1, said=r"threshold must be in \[0, 1\), not 1.0")
-    (tables / "run.t3.final").write_text("2 2 1\n3 7 1\n")
-    refused(*command, said="line 2 has the number 7, which is no word of")
-    (tables / "run.d3.final").unlink()
-    (tables / "run.t3.final").unlink()
-    refused(*command, said=r"run\.t3\.final does not exist")
+    (tmp_path / "run.t3.final").unlink()
+    refused(*command, "--overwrite", said=r"run\.t3\.final does not exist")
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +183,6 @@ def test_a_store_becomes_a_store(
     assert set(new.dev_texts[0]) <= set(old.dev_texts[0])
     decoded = new.subwords.decode(list(new.split("dev").targets))
     assert new.dev_texts[1] == decoded
-    # Training and development set have numbers of their own.
     assert new.report["store_digest"] == old.digest
     assert new.report["digest"] == new.digest
 
@@ -250,13 +230,8 @@ def test_mistakes(
     model: Path, words: Path, tiny_store: Path, tmp_path: Path, refused: Refused
 ) -> None:
     new = tmp_path / "new"
-    for wrong in ("0", "-1", "nan", "inf"):
-        refused(
-            *("ibm3", "sample", model, "--temperature", wrong),
-            said=f"temperature must be above 0 and finite, not {float(wrong)}",
-        )
     both = ("--store", tiny_store, "--output", new)
-    refused("ibm3", "sample", model, *both, "-T", "0", said="must be above 0")
+    refused("ibm3", "sample", model, *both, "-T", "0", said="must be above 0 and finite, not 0.0")
     refused("ibm3", "sample", model, *both, "--pairs", "0", said="--pairs must be at least 1")
     refused("ibm3", "sample", words, *both, said="no pieces of a subword model")
     refused("ibm3", "sample", model, *both[:2], said="--store and --output belong together")
@@ -270,25 +245,3 @@ def test_mistakes(
     )
     flags = ("--store", tiny_store, "-o", new, "--sentences", "0")
     refused("ibm3", "measure", model, *flags, said="--sentences must be at least 1")
-
-
-def test_a_store_of_other_pieces(
-    model: Path, tea_pairs: list[tuple[str, str]], tmp_path: Path, refused: Refused
-) -> None:
-    other = Subwords.train([source for source, _ in tea_pairs], 400)
-    (tmp_path / "other").mkdir()
-    with StoreWriter(tmp_path / "other", other, "de", "en") as writer:
-        writer.finish()
-    flags = ("--store", tmp_path / "other", "--output", tmp_path / "new")
-    refused("ibm3", "sample", model, *flags, said="are not those that the model was fitted to")
-
-
-def test_a_damaged_model(model: Path, tmp_path: Path, refused: Refused) -> None:
-    shutil.copytree(model, tmp_path / "bad")
-    file = tmp_path / "bad" / "translations.probs.npy"
-    whole = file.read_bytes()
-    for content, said in ((b"", "damaged: it is no array"), (whole[:-8], "no array|fit together")):
-        file.write_bytes(content)
-        refused("ibm3", "sample", tmp_path / "bad", stdin="Tee\n", said=said)
-    file.unlink()
-    refused("ibm3", "sample", tmp_path / "bad", said="damaged: the file is missing")

@@ -157,8 +157,6 @@ def test_everything_is_trained_translated_and_scored(
         assert (found.seed, found.dev, found.direction) == (3, "little", "de-en")
         assert found.training["steps"] == 12
         assert [*found.training["dev_bleu"]] == ["6", "12"]
-        assert found.training["parameters"] > 10_000
-        assert found.training["target_tokens"] > 1_000
         assert found.command.startswith("scones train ")
         assert [*found.tests] == ["little", "news"]
         for search in ("greedy", "beam4"):
@@ -166,9 +164,6 @@ def test_everything_is_trained_translated_and_scored(
             texts = direction.hypotheses(result.file)
             assert len(texts) == SENTENCES == found.tests["news"].sentences
             assert result.scores["bleu"] == bleu(texts, [references]).value
-            assert result.command.startswith(
-                f"cat news/test.de | head -n {SENTENCES} | scones translate "
-            )
     assert softmax(results).output == {"layer": "softmax", "label_smoothing": 0.0}
     chosen = direction.read_json("chosen")
     assert chosen is not None
@@ -186,32 +181,23 @@ def test_everything_is_trained_translated_and_scored(
 
 
 @pytest.mark.slow
-def test_what_has_results_is_not_made_again_without_models(
-    words: list[str], results: Path, scones: Scones
-) -> None:
+def test_only_what_is_missing_is_done(words: list[str], results: Path, scones: Scones) -> None:
+    """Nothing, where all has results; a search without, by the model that is there."""
     before = contents(results)
     again = scones(*elsewhere(words, results))
     assert (again.code, again.err) == (0, ""), again
     assert contents(results) == before
     assert not (results.parent / "runs").exists()
 
-
-@pytest.mark.slow
-def test_only_what_is_missing_is_done(words: list[str], results: Path, scones: Scones) -> None:
-    """A search without results is done by the model that is there, and nothing else."""
     path = results / "de-en" / "softmax.json"
     kept = json.loads(path.read_text())
     del kept["tests"]["news"]["searches"]["beam4"]
-    kept["tests"]["news"]["searches"]["greedy"]["seconds"] = 1234.5
     path.write_text(json.dumps(kept))
     done = scones(*words[:3], results, *words[4:])
     said = "softmax: translation: begins\nsoftmax: translation: done\n"
     assert (done.code, done.err) == (0, said), done
     assert softmax(results).model_digest == kept["model_digest"]
     assert softmax(results).score("news", "beam4") is not None
-    untouched = softmax(results).search("news", "greedy")
-    assert untouched is not None
-    assert untouched.seconds == 1234.5
 
 
 @pytest.mark.slow
@@ -224,9 +210,8 @@ def test_again_trains_what_is_gone(words: list[str], results: Path, scones: Scon
     assert new.training["steps"] == 4
     assert new.model_digest != old.model_digest
     assert new.command.endswith("--max-steps 4")
-    digest = new.model_digest
     assert scones(*elsewhere(words, results, *flags)).err == ""
-    assert softmax(results).model_digest == digest
+    assert softmax(results).model_digest == new.model_digest
 
 
 @pytest.mark.slow
@@ -279,33 +264,16 @@ def test_one_system_is_trained_and_translated(
 @pytest.mark.parametrize(
     ("flags", "recipe", "said"),
     [
-        (["--system", "sconse"], {}, "has no system 'sconse'; there are softmax, scones-0.5"),
-        (["--until", "dinner"], {}, "--until dinner is not a stage"),
-        (["--jobs", "0"], {}, "jobs must be at least 1"),
-        (["--data", "/nowhere"], {}, "/nowhere/little.de"),
-        (["--store", "/nowhere"], {}, "/nowhere is not a folder"),
-        (
-            [],
-            {"scones-ls = ": '"scones-0.5" = '},
-            "'scones-0.5' is in .left_out. and is also to be",
-        ),
-        (
-            [],
-            {'"de"': '"en"', 'target_language = "en"': 'target_language = "de"'},
-            "goes from de to en, and .*toy.toml from en to de",
-        ),
+        (["--system", "sconse"], RECIPE, "has no system 'sconse'; there are softmax, scones-0.5"),
+        (["--until", "dinner"], RECIPE, "--until dinner is not a stage"),
+        (["--data", "/nowhere"], RECIPE, "/nowhere/little.de"),
+        (["--store", "/nowhere"], RECIPE, "/nowhere is not a folder"),
+        ([], RECIPE.replace("scones-ls", "softmax"), "'softmax' is in .left_out. and is also to"),
+        ([], RECIPE.replace('= "de"', '= "lt"'), "goes from de to en, and .* from lt to en"),
     ],
 )
 def test_refusals(
-    words: list[str],
-    tmp_path: Path,
-    refused: Refused,
-    flags: list[str],
-    recipe: dict[str, str],
-    said: str,
+    words: list[str], tmp_path: Path, refused: Refused, flags: list[str], recipe: str, said: str
 ) -> None:
-    text = RECIPE
-    for old, new in recipe.items():
-        text = text.replace(old, new)
-    (tmp_path / "toy.toml").write_text(text)
+    (tmp_path / "toy.toml").write_text(recipe)
     refused(*words[:2], tmp_path / "toy.toml", tmp_path / "out", *words[4:], *flags, said=said)

@@ -9,12 +9,10 @@ import shlex
 from pathlib import Path
 
 import pytest
+import torch
 from running import Refused
 
 from scones import cli
-from scones.errors import SconesError
-from scones.files import read_json
-from scones.model.config import ModelOptions
 
 HUGE = "9" * 23
 PREPARE = "prepare {here}/store --source {here}/train.de --target {here}/train.en -s de -t en "
@@ -30,15 +28,12 @@ SHORTLIST = "shortlist {store} "
 COMMANDS = [
     (PREPARE + "--source missing.de", "2 source and 1 target files"),
     (PREPARE + "--identify-language -t klingon", "'klingon' is not a language"),
-    (PREPARE + "--frobnicate", "No such option: --frobnicate.*; see scones prepare --help"),
-    (PREPARE + "--pieces many", "--pieces"),
     (PREPARE + "--pieces 0", "--pieces must be at least 1, not 0"),
-    (PREPARE + "--times 2 --times 0", "--times must be at least 1, not 0"),
     (PREPARE + "--pieces 100000", r"too small for 100000 pieces; ask for at most \d+"),
-    (PREPARE + "--dev-source no.de --dev-target no.en", "no.de does not exist"),
-    (PREPARE + "--subwords missing.model", "missing.model does not exist"),
     (PREPARE + "--recipe missing.toml", "recipe missing.toml does not exist"),
     ("prepare {here}/store --source {here}/train.de -t en", "'source_language' is missing"),
+    (PREPARE.replace("{here}/store", "{here}"), "exists already; .*--overwrite"),
+    (PREPARE.replace("{here}/store", "{here}") + "--overwrite", "is not a store"),
     #
     (
         "translate {model} --search magic",
@@ -47,20 +42,17 @@ COMMANDS = [
     ("translate {model} --n-best 3", "Greedy search gives one translation"),
     ("translate {model} --search beam --beam-size 0", "beam_size"),
     ("translate {model} --too-long shorten", "--too-long must be one of error, cut, skip, not sh"),
-    ("translate {model} --chunk 0", "--chunk must be at least 1, not 0"),
     ("translate {model} --max-tokens 0", "--max-tokens must be at least 1, not 0"),
     ("translate {model} --device toaster", "device 'toaster' is not known"),
     ("translate {model} --precision int3", "--precision must be one of float32, bf16, not int3"),
     ("translate {model} --search all --threshold 2", "threshold must be at most 1, not 2.0"),
     ("translate {model} --search exact --max-states 0", "max_states must be above 0"),
     ("translate {model} --search exact --length-penalty 1", "leave out --length-penalty"),
-    ("translate {model} --search exact --max-memory -1", "--max-memory must be above 0, not -1.0"),
     ("translate {model} --shortlist {here}/train.de", "damaged or is no shortlist"),
     #
     (TRAIN + "--preset giant", "--preset must be one of tiny, small, paper, not giant"),
     (TRAIN + "--output-layer entmax", "output layer 'entmax' is not known"),
     (TRAIN + "--alpha -1", "alpha must be a positive number"),
-    (TRAIN + "--output alpha=-1", "alpha must be a positive number"),
     (TRAIN + "--output alpha", "--output alpha is not KEY=VALUE"),
     (TRAIN + "--output beta=1", "'beta' is not known"),
     (TRAIN + "--output-layer softmax --alpha 0.5", "'alpha' is not known"),
@@ -68,56 +60,39 @@ COMMANDS = [
         TRAIN + "--max-steps 0 --seed -1",
         "--max-steps must be .*; --seed must be at least 0, not -1",
     ),
-    (TRAIN + "--optimizer adamant", "--optimizer must be one of lamb, adamw, not adamant"),
     (TRAIN + "--device cuda:99", "device 'cuda:99' is not there"),
+    (TRAIN.replace("{here}/run", "{here}"), "is not a training run"),
     (TRAIN + "--start-from nowhere", "model folder nowhere does not exist"),
     (TRAIN + f"--max-steps {HUGE}", f"--max-steps {HUGE} is too large a number"),
-    (TRAIN + f"--seed -{HUGE}", "is too large a number"),
     (TRAIN + "--max-length 99999999999", "--max-length must be at most 2,147,483,647, not 9"),
-    (TRAIN + "--weight-decay 1e300", r"--weight-decay must be at most 1,000,000, not 1e\+300"),
-    (TRAIN + "--accumulate 9999999999", "--accumulate must be at most 1,000,000, not 9999999999"),
     #
     (
         EXPORT + "--quantization int3",
         "--quantization must be one of float32, int8, float16",
     ),
     (EXPORT + "--to abacus", "--to must be one of ctranslate2, pocket, huggingface, not abacus"),
-    (EXPORT + "--check nowhere.de", "nowhere.de does not exist"),
     (EXPORT + "--card a.json", "--card goes with --to pocket and huggingface"),
     (EXPORT + "--to pocket --check a.de", "go with CTranslate2, not with --to pocket"),
     ("export {here}/nowhere {here}/a/b", "folder .* does not exist"),
     #
     (SHORTLIST + "{here}/train.de", "train.de exists already; .*--overwrite"),
-    (SHORTLIST + "{here}", "is a folder; name a file in it"),
     (SHORTLIST + "{here}/new/list --per-token 0", "per_token must be at least 1"),
     ("shortlist {here} {here}/list", "is not a store"),
     #
     (ANALYZE + "--beam-size 0", "beam_size must be at least 1, not 0"),
-    (ANALYZE + "--max-states 0", "max_states must be above 0, not 0"),
     (ANALYZE + "--max-seconds -1", r"max_seconds must be above 0, not -1\.0"),
-    (ANALYZE + "--max-memory 0", "--max-memory must be above 0, not 0"),
-    (ANALYZE + "--max-memory nan", "--max-memory must be above 0, not nan"),
     (ANALYZE + "--max-memory inf", "--max-memory must be at most .*, not inf"),
-    (ANALYZE + "--sentences 0", "--sentences must be at least 1, not 0"),
-    (ANALYZE + "--precision half", "--precision must be one of float32, bf16, not half"),
-    (ANALYZE + "--too-long weep", "--too-long must be one of error, cut, skip, not weep"),
-    (ANALYZE + "--device abacus", "The device 'abacus' is not"),
     (ANALYZE + "-r {here}/short.en", r"train\.de has 150 lines but .*short\.en has 1"),
-    (ANALYZE + "--source {here}/nowhere", "nowhere does not exist"),
     (ANALYZE + "-o {here}/train.de", r"train\.de is a file; give a folder"),
-    (ANALYZE + "other=nowhere", "The model folder nowhere does not exist"),
     (ANALYZE + "{here}/scones", "Two models are called 'scones'; .*NAME=FOLDER"),
     (ANALYZE + "a/b={model}", r"'a/b' cannot be the beginning of a file's name; .* first="),
     #
-    (COMPARE + "{model}", "Two models are called 'scones'; tell them apart with NAME=FOLDER"),
     (COMPARE + "--judged-dev {here}/judged.json", "--judged-dev chooses thresholds for --judged"),
     (COMPARE + "--judged {here}/judged.json", "The judged set is not the test set"),
-    (COMPARE + "--judged {here}/train.de", "train.de is damaged: it is not valid JSON"),
     (COMPARE + "other=nowhere", "model folder nowhere does not exist"),
     (COMPARE + "--output {here}/nowhere/figures.json", "nowhere is not a folder"),
     #
     ("creamtea {here}/train.de/tea --train 5", r"train\.de: "),
-    ("creamtea {here} --train 5", "exists already"),
 ]
 
 
@@ -131,22 +106,13 @@ def test_a_flag_that_makes_no_sense(
     refused(*shlex.split(words.format(**places)), stdin="Tee\n", said=said)
 
 
-def test_sizes_of_a_model() -> None:
-    with pytest.raises(SconesError, match="vocabulary must be at most 2,147,483,647, not 1000000"):
-        ModelOptions(preset="tiny").build(vocabulary=10**10)
-
-
-def test_a_file_nested_without_end(tmp_path: Path) -> None:
-    (tmp_path / "deep.json").write_text("[" * 100_000)
-    with pytest.raises(SconesError, match=r"deep\.json is damaged"):
-        read_json(tmp_path / "deep.json")
-
-
 @pytest.mark.parametrize(
     ("problem", "said"),
     [
         (OverflowError("int too big to convert"), "too large to compute with"),
         (RecursionError("maximum recursion depth exceeded"), "nested too deeply"),
+        (MemoryError(), "not enough memory left; give less"),
+        (torch.OutOfMemoryError("CUDA out of memory"), "not enough memory left; give less"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes"), "not enough memory"),
         (RuntimeError("a mistake of ours"), None),
     ],

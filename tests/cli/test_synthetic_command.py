@@ -88,35 +88,11 @@ def test_every_language_is_sampled_trained_and_searched(
 
 
 @pytest.mark.slow
-def test_a_language_is_as_ambiguous_as_its_temperature(tiny_store: Path, out: Path) -> None:
-    """The toy model's arg max copies; a sample of it does not."""
-    copied = {}
-    for temperature in ("0.1", "1.0"):
-        train = TokenStore.open(out / f"gamma-{temperature}" / "language" / "store").split("train")
-        same = sum(
-            sorted(train.source(index)) == sorted(train.target(index))
-            for index in range(len(train))
-        )
-        copied[temperature] = same / len(train)
-    assert copied["0.1"] > 0.5 > copied["1.0"]
-    references = {
-        (out / f"gamma-{temperature}" / "language" / "test.target.txt").read_text()
-        for temperature in ("0.1", "1.0")
-    }
-    assert len(references) == 2
-
-
-@pytest.mark.slow
 def test_tables_and_plots(done: Done, out: Path, figures: dict[str, Any]) -> None:
     text = (out / "synthetic.md").read_text()
     assert done.out.rstrip("\n") == text.rstrip("\n")
-    assert "cannot be judged" in text  # one α is not enough
-    assert "tested on 5 sentences a temperature" in text
-    assert "Limits of exact search: 20 states a sentence, 0.5 GB of memory" in text
-    assert re.search(r"^\| model \| γ = 1\.0 \| γ = 0\.1 \|$", text, re.M)
     assert text.count("| SCONES (α = 0.2) |") == text.count("\n## ") - 1
-    for fact in ("commit", "device", "command"):
-        assert fact in figures
+    assert {"commit", "device", "command"} <= figures.keys()
     for plot in ("beam", "exact"):
         root = ElementTree.parse(out / f"{plot}.svg").getroot()
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
@@ -171,12 +147,8 @@ def test_it_may_end_before_training(words: list[str], tmp_path: Path, scones: Sc
     [
         (["--temperature", "0"], r"temperature must be above 0 and finite, not 0\.0"),
         (["--alpha", "0"], "alpha must be .* 0"),
-        (["--jobs", "0"], "jobs must be at least 1, not 0"),
-        (["--pairs", "0"], "pairs must be at least 1, not 0"),
-        (["--max-steps", "0"], "max_steps must be at least 1, not 0"),
         (["--until", "lunch"], "--until lunch is not a stage; there are sample, train, search"),
         (["--source", "nowhere.de"], r"nowhere\.de does not exist"),
-        (["--recipe", "nowhere.toml"], r"recipe nowhere\.toml does not exist"),
         (["--recipe", "{folder}/bad.toml"], r"bad\.toml \[model\]: 'sise' is not known"),
     ],
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from running import Done, Scones
+from running import Scones
 
 from scones.model.folder import ModelFolder
 
@@ -66,10 +66,6 @@ def test_all_translations_above_a_probability(
     rows = [line.split("\t") for line in done.out.splitlines()]
     assert [int(row[0]) for row in rows] == sorted(int(row[0]) for row in rows)
     assert all(len(row) == 3 and float(row[1]) >= math.log(1e-30) for row in rows)
-
-
-def test_nothing_in_nothing_out(tiny_model: Path, scones: Scones) -> None:
-    assert scones("translate", tiny_model) == Done(0, "", "")
 
 
 @pytest.mark.parametrize("search", [[], ["--search", "beam", "--n-best", "3"]])
@@ -154,15 +150,6 @@ def test_each_line_is_answered_while_the_input_is_open_until_ctrl_c(
         assert process.wait(timeout=20) == 130
         assert process.stderr is not None
         assert process.stderr.read() == b""
-
-
-def test_a_bad_line_ends_it_while_the_input_is_open(tiny_model: Path) -> None:
-    with start(tiny_model) as process:
-        assert say(process, b"Tee") != b""
-        assert say(process, b"T\xff") == b""
-        assert process.wait(timeout=20) == 2
-        assert process.stderr is not None
-        assert process.stderr.read().startswith(b"scones: Line 2 of the input is not UTF-8")
 
 
 def test_a_reader_that_goes_away_is_no_error(tiny_model: Path) -> None:
