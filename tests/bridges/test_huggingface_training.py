@@ -40,61 +40,38 @@ def test_labels_that_the_decoder_did_not_read_are_refused() -> None:
         trainer_loss(alpha=-1.0)
 
 
-class Copying(torch.utils.data.Dataset[dict[str, Tensor]]):
-    """The toy task: sentences of several lengths are their own translations."""
-
-    def __len__(self) -> int:
-        return 8
-
-    def __getitem__(self, index: int) -> dict[str, Tensor]:
-        ids = torch.randint(4, 12, (2 + index,), generator=torch.Generator().manual_seed(index))
-        return {"input_ids": ids}
-
-
-def train(model: Any, folder: Path, **options: Any) -> None:
+def test_a_trainers_accumulated_gradients_are_those_of_one_large_batch(tmp_path: Path) -> None:
     from transformers import Trainer, TrainingArguments
 
-    def collate(items: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-        pad = model.config.pad_token_id
-        rows = [item["input_ids"] for item in items]
-        ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad)
-        labels = ids.masked_fill(ids == pad, -100)
-        return {
-            "input_ids": ids,
-            "attention_mask": (ids != pad).long(),
-            "labels": labels,
-            "decoder_input_ids": model.prepare_decoder_input_ids_from_labels(labels),
-        }
-
-    arguments = TrainingArguments(
-        output_dir=str(folder),
-        use_cpu=True,
-        report_to="none",
-        save_strategy="no",
-        logging_strategy="no",
-        disable_tqdm=True,
-        remove_unused_columns=False,
-        **options,
-    )
-    Trainer(
-        model=model,
-        args=arguments,
-        train_dataset=Copying(),
-        data_collator=collate,
-        compute_loss_func=trainer_loss(),
-    ).train()
-
-
-def test_accumulated_gradients_are_those_of_one_large_batch(tmp_path: Path) -> None:
     model = tiny("marian")
     convert(model, [labelled([5, 3], model)])
     for module in model.modules():
         if isinstance(getattr(module, "dropout", None), float):
             module.dropout = 0.0
-    whole, halves = copy.deepcopy(model), copy.deepcopy(model)
-    step = {"max_steps": 1, "optim": "sgd", "learning_rate": 0.1, "max_grad_norm": 0.0, "seed": 3}
-    train(whole, tmp_path, per_device_train_batch_size=8, **step)
-    train(halves, tmp_path, per_device_train_batch_size=4, gradient_accumulation_steps=2, **step)
+    batch = labelled([2, 3, 4, 5, 6, 7, 8, 9], model)
+    batch["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(batch["labels"])
+    rows = [{name: tensor[row] for name, tensor in batch.items()} for row in range(8)]
+
+    def trained(size: int, accumulate: int) -> Any:
+        ours = copy.deepcopy(model)
+        arguments = TrainingArguments(
+            output_dir=str(tmp_path),
+            use_cpu=True,
+            report_to="none",
+            save_strategy="no",
+            logging_strategy="no",
+            disable_tqdm=True,
+            max_steps=1,
+            optim="sgd",
+            learning_rate=0.1,
+            max_grad_norm=0.0,
+            per_device_train_batch_size=size,
+            gradient_accumulation_steps=accumulate,
+        )
+        Trainer(ours, arguments, train_dataset=rows, compute_loss_func=trainer_loss()).train()
+        return ours
+
+    whole, halves = trained(8, 1), trained(4, 2)
     assert not torch.equal(trainable_bias(whole), trainable_bias(model))
     for name, parameter in whole.named_parameters():
         assert torch.allclose(parameter, halves.get_parameter(name), atol=1e-6), name

@@ -7,14 +7,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import count, islice
-from pathlib import Path
 
 import pytest
-import torch
-from tiny_run import checkpoint, events
 
-from scones.training import gpu, loop
-from scones.training.gpu import GpuSteps, ahead
+from scones.training.gpu import ahead
 
 
 def threads() -> list[threading.Thread]:
@@ -75,19 +71,3 @@ def test_the_thread_ends_with_its_consumer(leave: Callable[[Iterator[int]], None
     del numbers
     gc.collect()
     assert eventually(lambda: not threads())
-
-
-def test_a_run_with_the_thread_ends_with_the_same_bits(
-    run_training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options = {"max_tokens": 200, "accumulate": 2}
-    run_training(tmp_path / "without", {**options, "max_steps": 6})
-    monkeypatch.setattr(loop, "CpuSteps", GpuSteps)
-    monkeypatch.setattr(gpu, "ahead", lambda batches, depth: ahead(batches, 4))
-    for steps in (2, 6):
-        run_training(tmp_path / "with", {**options, "max_steps": steps})
-        assert not threads()
-    expected, found = (checkpoint(tmp_path / name, 6) for name in ("without", "with"))
-    assert all(torch.equal(tensor, found[name]) for name, tensor in expected.items())
-    without, with_thread = (events(tmp_path / name) for name in ("without", "with"))
-    assert [event["loss"] for event in without] == [event["loss"] for event in with_thread]

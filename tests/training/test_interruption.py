@@ -16,8 +16,8 @@ from tiny_run import checkpoint, events, train_command, wait_for_steps
 
 from scones.cli import run as run_command
 
-STEPS = 40
-FLAGS = {"max_steps": STEPS, "validate_every": 25, "checkpoint_every": 4}
+STEPS = 24
+FLAGS = {"max_steps": STEPS, "validate_every": 15, "checkpoint_every": 4}
 
 
 def assert_same_end(left: Path, right: Path, step: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tiny_run import events, train_command, wait_for_steps
+from tiny_run import checkpoint, events, train_command, wait_for_steps
 
 from scones.cli import run as run_command
 
@@ -22,6 +23,12 @@ def command(store: Path, folder: Path, **flags: object) -> list[str]:
     # Slow to move: what two processes round otherwise than one must not grow.
     usual = {"dropout": 0, "attention_dropout": 0, "learning_rate": 0.006, "warmup_steps": 1000}
     return train_command(store, folder, **{**usual, **flags})
+
+
+def by_two(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run([*TORCHRUN, *words], capture_output=True, text=True, env=ENVIRONMENT)
+    assert done.returncode == 0, done.stderr
+    return done
 
 
 @pytest.mark.parametrize(
@@ -36,13 +43,7 @@ def test_two_processes_have_the_loss_curve_of_one(
 ) -> None:
     flags = {**flags, "max_steps": steps}
     assert run_command(command(tiny_store, tmp_path / "one", **flags)) == 0
-    done = subprocess.run(
-        [*TORCHRUN, "-m", "scones", *command(tiny_store, tmp_path / "two", **flags)],
-        capture_output=True,
-        text=True,
-        env=ENVIRONMENT,
-    )
-    assert done.returncode == 0, done.stderr
+    done = by_two("-m", "scones", *command(tiny_store, tmp_path / "two", **flags))
     assert done.stderr.count(f"{steps} steps in") == 1  # only one speaks
     one, two = (events(tmp_path / name) for name in ("one", "two"))
     assert len(one) == len(two) == steps
@@ -73,3 +74,16 @@ def test_a_lost_process_ends_all_and_one_goes_on_alone(
     assert 8 <= reached < 400
     assert run_command(command(tiny_store, tmp_path / "run", **{**flags, "max_steps": 420})) == 0
     assert [event["step"] for event in events(tmp_path / "run")] == list(range(1, 421))
+
+
+@pytest.mark.slow
+def test_two_processes_skip_together_what_only_one_found_sick(
+    tiny_store: Path, tmp_path: Path
+) -> None:
+    done = by_two(Path(__file__).with_name("sick.py"), tiny_store, tmp_path / "run")
+    ends = [json.loads(line) for line in done.stdout.splitlines()]
+    assert sorted(end["rank"] for end in ends) == [0, 1]
+    assert ends[0]["weights"] == ends[1]["weights"]
+    assert {(end["steps"], end["skipped"]) for end in ends} == {(5, 2)}
+    assert [event["step"] for event in events(tmp_path / "run", "skip")] == [2, 4]
+    assert all(tensor.isfinite().all() for tensor in checkpoint(tmp_path / "run", 5).values())

@@ -10,16 +10,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny_run import checkpoint, events, small_model, weights, write_store
+from tiny_run import checkpoint, events, make_experiment, small_model, weights, write_store
 
 from scones.errors import SconesError
 from scones.files import sole_use
 from scones.model.folder import ModelFolder
+from scones.outputs import output_layer
 from scones.outputs.scones import Scones
 from scones.outputs.softmax import Softmax
 from scones.text.batches import plan_batches
 from scones.text.store import TokenStore
 from scones.text.subwords import Subwords
+from scones.training.data import make_batch
+from scones.training.loop import validate
+from scones.training.options import TrainOptions
+from scones.training.tune import Tuning, tune
 
 
 def test_a_run_leaves_a_model_a_log_and_checkpoints(
@@ -215,3 +220,55 @@ def test_tensorboard_files_are_written_when_asked_for(run_training, tmp_path: Pa
     logged = [(event["step"], event["loss"]) for event in events(tmp_path / "run")]
     assert shown == [(step, pytest.approx(loss)) for step, loss in logged]
     assert board.Scalars("validate/bleu")
+
+
+def test_all_problems_are_said_at_once() -> None:
+    with pytest.raises(SconesError) as caught:
+        TrainOptions(patience=-1, learning_rate=0.0, beta2=1.0, clip_norm=float("nan"))
+    for problem in (
+        "patience must be at least 0, not -1",
+        "clip_norm must be at least 0, not nan",
+        "learning_rate must be above 0, not 0.0",
+        "beta2 must be in [0, 1), not 1.0",
+    ):
+        assert problem in str(caught.value)
+
+
+def test_something_must_end_the_run() -> None:
+    with pytest.raises(SconesError, match="one of max_steps, max_minutes and patience must say"):
+        TrainOptions(patience=0)
+    with pytest.raises(SconesError, match="cooldown needs max_steps or max_minutes"):
+        TrainOptions(cooldown=0.3)
+    assert TrainOptions(patience=0, max_minutes=1.0).has_budget
+
+
+@pytest.mark.parametrize(("layer", "sentences"), [("scones", 7), ("softmax", None)])
+def test_the_loss_of_a_validation_is_the_mean_over_tokens(
+    layer: str, sentences: int | None, tiny_models: Path, tiny_store: Path
+) -> None:
+    folder = ModelFolder.load(tiny_models / layer)
+    store, output = TokenStore.open(tiny_store), output_layer(folder.facts.output)
+    model = folder.model.train()
+    found = validate(model, output, store, sentences)
+    assert found is not None
+    assert model.training  # as it was
+    total, count = 0.0, 0
+    model.eval()
+    with torch.no_grad():
+        for index in range(sentences or 20):  # one by one
+            batch = make_batch(store.split("dev"), np.array([index]), by_sentence=False)
+            logits = model.logits(model(batch.source_BS, batch.inputs_BT))[0]
+            total += float(output.token_losses(logits, batch.targets_N).sum())
+            count += batch.tokens
+    assert found.loss == pytest.approx(total / count, rel=1e-5)
+    assert 0 <= found.bleu <= 100
+    assert found.signature.startswith("nrefs:1|")
+
+
+def test_tune_chooses_the_smallest_of_the_best_and_needs_a_development_set(
+    store_without_dev: Path, tmp_path: Path
+) -> None:
+    assert Tuning({0.9: 3.0, 0.2: 3.0, 0.1: 2.0}, {}, "alpha").best == 0.2
+    with pytest.raises(SconesError, match="has no development set to choose α on"):
+        tune(make_experiment(), store_without_dev, tmp_path / "sweep", [0.5])
+    assert not (tmp_path / "sweep").exists()
