@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -151,6 +152,22 @@ def test_auto_takes_each_engine_for_what_it_can(
     translator.translate(sentences[:2], scores=False)
     scones.load(tiny_model, "cpu", "bf16").translate(sentences[:2], scores=False)
     assert asked == ["torch", "torch", "ctranslate2", "torch"]
+
+
+def test_without_ctranslate2_auto_is_pytorch(
+    tiny_model: Path, exports: Path, sentences: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = scones.load(tiny_model, "cpu").translate(sentences, scores=False)
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    assert scones.load(tiny_model, "cpu").translate(sentences, scores=False) == expected
+    for needs_it in (
+        lambda: scones.load(tiny_model, "cpu", engine="ctranslate2"),
+        lambda: scones.load(exports / "scones"),
+        lambda: export(tiny_model, exports / "other"),
+    ):
+        with pytest.raises(SconesError, match=r"install it with pip install 'scones\[ctranslate2"):
+            needs_it()
+    assert not (exports / "other").exists()
 
 
 def test_a_full_disk_does_not_stop_auto(

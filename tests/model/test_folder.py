@@ -75,6 +75,14 @@ def test_a_saved_model_is_the_model(
     assert torch.equal(model.positions, again.model.positions)
 
 
+def without(name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).unlink()
+
+
+def cut(name: str) -> Callable[[Path], None]:
+    return lambda folder: os.truncate(folder / name, (folder / name).stat().st_size - 10)
+
+
 def config(change: Callable[[dict[str, Any]], None]) -> Callable[[Path], None]:
     """Change what is read from config.json."""
 
@@ -100,10 +108,15 @@ def number(file: str, tensor: str, value: float) -> Callable[[Path], None]:
 FLOATS, INT8 = "model.safetensors", "model.int8.safetensors"
 
 
-# `tests/cli/test_bad_input.py` has the damage that shows in any folder.
 @pytest.mark.parametrize(
     ("storage", "damage", "sentence"),
     [
+        ("float32", cut(FLOATS), f"{FLOATS} is damaged"),
+        ("float32", cut("config.json"), "not valid JSON"),
+        ("float32", without("subwords.model"), "incomplete"),
+        ("float32", config(lambda all: all.update(encoder_ffn_dim=64)), "does not fit"),
+        ("float32", config(lambda all: all.pop("d_model")), "is damaged: 'd_model' is missing"),
+        ("float32", config(lambda all: all["scones"].update(format=2)), "has format 2"),
         (
             "float32",
             config(lambda all: all.update(vocab_size="many")),
@@ -115,12 +128,8 @@ FLOATS, INT8 = "model.safetensors", "model.int8.safetensors"
             number(FLOATS, "model.decoder.layers.1.fc1.weight", float("nan")),
             "holds a number that is not finite",
         ),
-        ("int8", lambda folder: os.truncate(folder / INT8, 3000), f"{INT8} is damaged"),
-        (
-            "int8",
-            lambda folder: (folder / INT8).unlink(),
-            f"{INT8} does not exist; the model is incomplete",
-        ),
+        ("int8", cut(INT8), f"{INT8} is damaged"),
+        ("int8", without(INT8), f"{INT8} does not exist; the model is incomplete"),
         (
             "int8",
             number(INT8, "model.decoder.layers.0.fc1.weight.scale", float("inf")),
