@@ -191,7 +191,7 @@ class Contender:
         """Put the first batches of the plan on the device."""
         self._batches = []
         free_memory()
-        lengths = self.tokens.source_lengths, self.tokens.target_lengths
+        lengths = self.tokens.sources.lengths, self.tokens.targets.lengths
         plan = plan_batches(*lengths, size, seed=1, epoch=0)
         count = min(len(plan), max(1, self.round_tokens // size))
         chosen = [plan[index] for index in range(count)]

@@ -52,7 +52,7 @@ class Batches(torch.utils.data.Dataset[dict[str, Tensor]]):
 
     def __init__(self, store: TokenStore, max_tokens: int, seed: int, count: int) -> None:
         self.tokens = store.split("train")
-        lengths = self.tokens.source_lengths, self.tokens.target_lengths
+        lengths = self.tokens.sources.lengths, self.tokens.targets.lengths
         epochs = (
             plan_batches(*lengths, max_tokens, seed=seed, epoch=epoch)
             for epoch in itertools.count()

@@ -15,7 +15,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,7 +113,9 @@ def write_tensors(
     try:
         with _replaced(Path(path)) as beside:
             save_file(tensors, beside, metadata)
-            beside.chmod(0o666 & ~_umask())  # safetensors lets nobody else read it
+            mask = os.umask(0)  # the only way to ask for it is to set it
+            os.umask(mask)
+            beside.chmod(0o666 & ~mask)  # safetensors lets nobody else read it
     except SafetensorError as problem:
         number = re.search(r"os error (\d+)", str(problem))
         if number is None:
@@ -126,13 +128,13 @@ def write_json(path: Path, value: Any) -> None:
     write_file(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def damaged(path: Path, why: object) -> SconesError:
-    """The error for a file that is there and cannot be what it should be."""
-    return SconesError(f"{path} is damaged: {why}.")
+def damaged(path: Path, why: object, remedy: str = "") -> SconesError:
+    """The error for a file that cannot be what it should be; `remedy` says what to do then."""
+    return SconesError(f"{path} is damaged: {why}{'; ' if remedy else ''}{remedy}.")
 
 
 def file_digest(path: Path) -> str:
-    """The SHA-256 of a file that belongs to a model."""
+    """The SHA-256 of a file, of a model unless the caller knows that it is there."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -171,12 +173,6 @@ def _replaced(path: Path) -> Iterator[Path]:
         beside.unlink(missing_ok=True)
         raise
     _sync_entry(path.parent)
-
-
-def _umask() -> int:
-    mask = os.umask(0)  # the only way to ask for it is to set it
-    os.umask(mask)
-    return mask
 
 
 def _sync_entry(path: Path) -> None:
@@ -226,7 +222,7 @@ class Provenance:
         )
 
     def to_json(self) -> dict[str, Any]:
-        said = {one.name: getattr(self, one.name) for one in fields(self)}
+        said = asdict(self)
         return {
             name: value for name, value in said.items() if value is not None or name == "commit"
         }

@@ -101,8 +101,7 @@ class Processes:
             return make()
         box: list[Any] = [make() if self.is_first else None]
         distributed.broadcast_object_list(box)
-        made: T = box[0]
-        return made
+        return box[0]
 
     def all_gather(self, value: T) -> list[T]:
         """The values of all ranks, in the order of the ranks."""

@@ -380,10 +380,9 @@ class CTranslate2Searcher:
                 "length_penalty": options.length_penalty,
                 "return_scores": True,
             }
-        answers: list[Any] = self._translator.translate_batch(
+        return self._translator.translate_batch(
             self._as_pieces(sources), **search, max_decoding_length=limit, asynchronous=True
         )
-        return answers
 
     def _as_pieces(self, sources: Sequence[Sequence[int]]) -> list[list[str]]:
         return [[self._pieces[number] for number in source] for source in sources]

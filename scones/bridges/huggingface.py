@@ -94,10 +94,7 @@ def _teach_decoder_inputs(model: PreTrainedModel) -> None:
     config = model.config
 
     def shifted(labels: Tensor) -> Tensor:
-        moved: Tensor = shift_tokens_right(
-            labels, config.pad_token_id, config.decoder_start_token_id
-        )
-        return moved
+        return shift_tokens_right(labels, config.pad_token_id, config.decoder_start_token_id)
 
     model.prepare_decoder_input_ids_from_labels = shifted
 

@@ -50,16 +50,6 @@ def bleu(hypotheses: Sequence[str], references: ReferenceSets, *, tokenize: str 
     return _sacrebleu_score("bleu", hypotheses, references, tokenize)
 
 
-def chrf(hypotheses: Sequence[str], references: ReferenceSets) -> Score:
-    """Character n-gram F2-score from 0 to 100, higher is better."""
-    return _sacrebleu_score("chrf", hypotheses, references)
-
-
-def ter(hypotheses: Sequence[str], references: ReferenceSets) -> Score:
-    """Translation edit rate: edits per hundred reference words, lower is better."""
-    return _sacrebleu_score("ter", hypotheses, references)
-
-
 def score(
     metric: str,
     hypotheses: Sequence[str],
@@ -71,6 +61,7 @@ def score(
 ) -> Score:
     """Score by the name of a metric: bleu, chrf, ter, bleurt or comet.
 
+    TER counts edits per hundred reference words, so that less is better; of all others more is.
     `tokenize` matters to BLEU only, `checkpoint` to BLEURT and COMET, `sources` to COMET.
     """
     check_metric(metric)

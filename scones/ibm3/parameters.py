@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scones.errors import SconesError
-from scones.files import new_folder, read_json, write_file, write_json
+from scones.files import damaged, new_folder, read_json, write_file, write_json
 from scones.ibm3.options import Cut
 from scones.text.subwords import Subwords
 
 FORMAT = 1
 ANY = 0
 """The source length of a table that holds for all source lengths."""
+
+_damaged = partial(damaged, remedy="make the model again")
 
 Numbers = NDArray[Any]
 Probs = NDArray[np.float32]
@@ -233,10 +236,6 @@ def _words(path: Path, count: int) -> list[str]:
     if len(words) != count:
         raise _damaged(path, f"it has {len(words):,} words where {count:,} are due")
     return words
-
-
-def _damaged(path: Path, reason: str) -> SconesError:
-    return SconesError(f"{path} is damaged: {reason}; make the model again.")
 
 
 # Estimators leave long lists of single entries, most of them of next to no probability. The

@@ -25,13 +25,15 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from scones.errors import SconesError
-from scones.options import from_section
+from scones.options import from_section, out_of_bounds
 
 # PyTorch is imported only where it is used, so that the command line can name the layers in its
 # help without loading it.
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
     from torch import Tensor
+
+    from scones.outputs.fused import Rule
 
 Layer = TypeVar("Layer", bound="type[OutputLayer]")
 Reduction = Literal["mean", "sentence_mean", "sum", "none"]
@@ -81,6 +83,10 @@ class OutputLayer(ABC):
     tuned: ClassVar[str | None] = None
     """The option that `scones tune` varies, if there is one worth it."""
 
+    def __post_init__(self) -> None:
+        if problems := out_of_bounds(self):
+            raise SconesError(f"{'; '.join(problems)}.")
+
     # What a new output layer must say.
 
     @abstractmethod
@@ -97,6 +103,14 @@ class OutputLayer(ABC):
 
     # What it may do faster than this.
 
+    def rule(self) -> Rule | None:
+        """How logits become losses and their gradient, where `token_losses` need not be asked.
+
+        With it no logits are kept in training: their gradient is made on the way. Whoever changes
+        the losses of a layer that has a rule has to change the rule too.
+        """
+        return None
+
     def loss(
         self,
         hidden_ND: Tensor,
@@ -108,6 +122,10 @@ class OutputLayer(ABC):
         """Sum the (weighted) losses of hidden states against targets, none of them padding."""
         from torch.nn import functional
 
+        from scones.outputs.fused import loss_sum
+
+        if rule := self.rule():
+            return loss_sum(hidden_ND, weight_VD, bias_V, targets_N, weights_N, rule)
         logits_NV = functional.linear(hidden_ND, weight_VD, bias_V)
         losses_N = self.token_losses(logits_NV, targets_N)
         return (losses_N if weights_N is None else losses_N * weights_N).sum()
@@ -170,12 +188,6 @@ def best_logits(
     values_Nk, tokens_Nk = logits_NV.topk(k, dim=-1)
     norm_N = logits_NV.float().logsumexp(dim=-1) if normed else None
     return values_Nk.float(), tokens_Nk, norm_N
-
-
-def check_smoothing(label_smoothing: float) -> None:
-    """Refuse a label smoothing outside [0, 1)."""
-    if not 0 <= label_smoothing < 1:
-        raise SconesError(f"label_smoothing must be in [0, 1), not {label_smoothing}.")
 
 
 def reduced(losses: Any, keep: Any, reduction: Reduction) -> Any:

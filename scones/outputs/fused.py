@@ -93,8 +93,7 @@ def loss_sum(
     # A `Function` would not be told, and would make gradients that nobody asked for.
     if not torch.is_grad_enabled():
         return loss_and_gradients(*inputs, wanted=False)[0]
-    loss: Tensor = _FusedLoss.apply(*inputs)
-    return loss
+    return _FusedLoss.apply(*inputs)
 
 
 @dataclass(frozen=True)

@@ -17,18 +17,16 @@ from typing import ClassVar
 from torch import Tensor
 from torch.nn import functional
 
-from scones.errors import SconesError
 from scones.options import option
 from scones.outputs import (
     OutputLayer,
     Reduction,
     best_logits,
-    check_smoothing,
     reduced,
     register,
     without_padding,
 )
-from scones.outputs.fused import SconesRule, loss_sum
+from scones.outputs.fused import SconesRule
 from scones.text import PAD
 
 
@@ -71,13 +69,12 @@ class Scones(OutputLayer):
     name: ClassVar[str] = "scones"
     tuned: ClassVar[str | None] = "alpha"
 
-    alpha: float = option(0.5, "weight of the tokens that are not the gold token")
-    label_smoothing: float = option(0.0, "λ of the paper's appendix: how far labels are from 0, 1")
-
-    def __post_init__(self) -> None:
-        if not self.alpha > 0 or not math.isfinite(self.alpha):
-            raise SconesError(f"alpha must be a positive number, not {self.alpha}.")
-        check_smoothing(self.label_smoothing)
+    alpha: float = option(
+        0.5, "weight of the tokens that are not the gold token", above=0, most=10**12
+    )
+    label_smoothing: float = option(
+        0.0, "λ of the paper's appendix: how far labels are from 0, 1", least=0, below=1
+    )
 
     def initial_bias(self, vocabulary: int) -> float:
         """The constant logit at which the loss is least while nothing is known.
@@ -97,17 +94,8 @@ class Scones(OutputLayer):
             logits_NV, targets_N, self.alpha, self.label_smoothing, PAD, reduction="none"
         )
 
-    def loss(
-        self,
-        hidden_ND: Tensor,
-        weight_VD: Tensor,
-        bias_V: Tensor,
-        targets_N: Tensor,
-        weights_N: Tensor | None = None,
-    ) -> Tensor:
-        # Without keeping the logits: their gradient is made on the way.
-        rule = SconesRule(self.alpha, self.label_smoothing)
-        return loss_sum(hidden_ND, weight_VD, bias_V, targets_N, weights_N, rule)
+    def rule(self) -> SconesRule:
+        return SconesRule(self.alpha, self.label_smoothing)
 
     def log_scores(self, logits_NV: Tensor) -> Tensor:
         """Log-sigmoid: every token for itself."""

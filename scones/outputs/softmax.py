@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from scones.options import option
-from scones.outputs import OutputLayer, best_logits, check_smoothing, register, without_padding
-from scones.outputs.fused import SoftmaxRule, loss_sum
+from scones.outputs import OutputLayer, best_logits, register, without_padding
+from scones.outputs.fused import SoftmaxRule
 from scones.text import PAD
 
 
@@ -22,10 +22,9 @@ class Softmax(OutputLayer):
 
     name: ClassVar[str] = "softmax"
 
-    label_smoothing: float = option(0.0, "probability spread evenly over the vocabulary")
-
-    def __post_init__(self) -> None:
-        check_smoothing(self.label_smoothing)
+    label_smoothing: float = option(
+        0.0, "probability spread evenly over the vocabulary", least=0, below=1
+    )
 
     def initial_bias(self, vocabulary: int) -> float:
         """Softmax does not feel a constant; 0 is as good as any."""
@@ -39,17 +38,8 @@ class Softmax(OutputLayer):
         )
         return losses_N.masked_fill(~keep_N, 0.0)
 
-    def loss(
-        self,
-        hidden_ND: Tensor,
-        weight_VD: Tensor,
-        bias_V: Tensor,
-        targets_N: Tensor,
-        weights_N: Tensor | None = None,
-    ) -> Tensor:
-        # Without keeping the logits: their gradient is made on the way.
-        rule = SoftmaxRule(self.label_smoothing)
-        return loss_sum(hidden_ND, weight_VD, bias_V, targets_N, weights_N, rule)
+    def rule(self) -> SoftmaxRule:
+        return SoftmaxRule(self.label_smoothing)
 
     def log_scores(self, logits_NV: Tensor) -> Tensor:
         return torch.log_softmax(logits_NV.float(), dim=-1)

@@ -28,7 +28,7 @@ from scones.text.cleaning import (
     PrepareConfig,
     text_digest,
 )
-from scones.text.reading import pairs, read_texts
+from scones.text.reading import pairs, read_aligned, read_texts
 from scones.text.report import TOO_MANY_PIECES, Corpus, PrepareReport, Stage
 from scones.text.store import StoreWriter, check_replaceable
 from scones.text.subwords import Subwords
@@ -265,13 +265,7 @@ def _learn_subwords(sample: Path, pieces: int) -> bytes:
 def _read_dev(config: PrepareConfig) -> tuple[list[str], list[str]] | None:
     if config.dev_source is None or config.dev_target is None:
         return None
-    sources = read_texts(config.dev_source, dos=config.dos)
-    targets = read_texts(config.dev_target, dos=config.dos)
-    if len(sources) != len(targets):
-        raise SconesError(
-            f"{config.dev_source} has {len(sources):,} lines but {config.dev_target} has "
-            f"{len(targets):,}; the two files must be translations of each other line by line."
-        )
+    sources, targets = read_aligned([config.dev_source, config.dev_target], dos=config.dos)
     return sources, targets
 
 
@@ -430,5 +424,4 @@ def _repeated(records: NDArray[Any]) -> NDArray[np.uint64]:
     ordered = records[np.lexsort((records["number"], records["high"], records["low"]))]
     later, earlier = ordered[1:], ordered[:-1]
     same = (later["low"] == earlier["low"]) & (later["high"] == earlier["high"])
-    repeated: NDArray[np.uint64] = later["number"][same]
-    return repeated
+    return later["number"][same]

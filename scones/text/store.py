@@ -22,21 +22,22 @@ import os
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scones.errors import SconesError
-from scones.files import new_folder, read_json, write_json
+from scones.files import damaged, file_digest, new_folder, read_json, write_json
 from scones.text.subwords import Subwords
 
 FORMAT = 1
 SIDES = ("source", "target")
 OFFSET_TYPE = np.dtype("<u8")
+
+_damaged = partial(damaged, remedy="prepare the store again")
 
 FlatSentences = tuple[NDArray[Any], NDArray[np.int64]]
 """The tokens of several sentences, one after another, and the length of each."""
@@ -108,16 +109,6 @@ class ParallelTokens:
         """The ids of one target sentence, without an end of sentence."""
         return self.targets[index]
 
-    @property
-    def source_lengths(self) -> NDArray[np.int32]:
-        """Tokens of every source sentence, without the end of sentence."""
-        return self.sources.lengths
-
-    @property
-    def target_lengths(self) -> NDArray[np.int32]:
-        """Tokens of every target sentence, without the end of sentence."""
-        return self.targets.lengths
-
 
 class TokenStore:
     """An opened store; see the module for its files.
@@ -171,8 +162,7 @@ class TokenStore:
 
     @property
     def report(self) -> dict[str, Any]:
-        report: dict[str, Any] = read_json(self.path / "report.json")
-        return report
+        return read_json(self.path / "report.json")
 
     def verify(self) -> None:
         """Read every byte and compare with the digest; raises SconesError where they differ."""
@@ -197,12 +187,7 @@ class StoreWriter:
     def __enter__(self) -> StoreWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *problem: object) -> None:
         self._close()
 
     def append(
@@ -364,18 +349,8 @@ def data_files(splits: Iterable[str]) -> list[str]:
 
 def data_digest(folder: Path, names: Sequence[str]) -> str:
     """SHA-256 over the names and the digests of the data files."""
-    parts = []
-    for name in names:
-        try:
-            with (folder / name).open("rb") as file:
-                parts.append([name, hashlib.file_digest(file, "sha256").hexdigest()])
-        except FileNotFoundError:
-            raise _damaged(folder / name, "the file is missing") from None
+    parts = [[name, file_digest(folder / name)] for name in names]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
-def _damaged(path: Path, reason: str) -> SconesError:
-    return SconesError(f"{path} is damaged: {reason}; prepare the store again.")
 
 
 def check_replaceable(folder: Path, overwrite: bool) -> None:

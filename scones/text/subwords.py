@@ -106,16 +106,14 @@ class Subwords:
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Split texts into ids, without an end of sentence, on all cores."""
         try:
-            encoded: list[list[int]] = self._processor.encode(list(texts))
+            return self._processor.encode(list(texts))
         except TypeError:
             raise _unencodable(texts) from None
-        return encoded
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Join ids to texts; pad and end of sentence leave no trace."""
         # A row may be an array of a store, whose uint16 SentencePiece does not take.
-        texts: list[str] = self._processor.decode([[int(i) for i in row] for row in ids])
-        return texts
+        return self._processor.decode([[int(i) for i in row] for row in ids])
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The pieces behind ids, as SentencePiece writes them (▁ begins a word)."""

@@ -8,8 +8,6 @@ believed only while its digests are right. The newest ones are kept.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,7 +20,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from scones.errors import SconesError
-from scones.files import new_folder, write_json, write_tensors
+from scones.files import file_digest, new_folder, read_json, write_json, write_tensors
 from scones.training.data import Position
 
 # Where a run stands, and how it ended.
@@ -112,10 +110,6 @@ class Checkpoint:
             torch.cuda.set_rng_state(cuda)
 
 
-class DamagedError(SconesError):
-    """A checkpoint that is not what was once written."""
-
-
 class Checkpoints:
     """The checkpoints of one run; `say` is told about damaged ones."""
 
@@ -138,7 +132,7 @@ class Checkpoints:
             write_tensors(hidden / "model.safetensors", checkpoint.weights)
             write_tensors(hidden / "optimizer.safetensors", checkpoint.optimizer)
             write_json(hidden / "state.json", dataclasses.asdict(checkpoint.state))
-            digests = {name: _digest(hidden / name) for name in _FILES}
+            digests = {name: file_digest(hidden / name) for name in _FILES}
             write_json(hidden / "digests.json", digests)
         # Old ones go only now, when a newer one is safe.
         no_longer_needed = self._folder.glob(".step-*")  # damaged, or left by a killed writer
@@ -151,7 +145,7 @@ class Checkpoints:
         for step in reversed(self.steps()):
             try:
                 found = self._read(step)
-            except DamagedError as problem:
+            except SconesError as problem:
                 damaged[step] = str(problem)
                 continue
             # Out of the way, or the run would not write that step's checkpoint again.
@@ -174,7 +168,7 @@ class Checkpoints:
         for step in self.steps()[-count:]:
             try:
                 weights = self._read(step).weights
-            except DamagedError as problem:
+            except SconesError as problem:
                 self._say(f"{problem} It is left out of the average.")
                 continue
             steps.append(step)
@@ -187,15 +181,15 @@ class Checkpoints:
         folder = self._path(step)
         try:
             # A power cut can leave files of the right size with the wrong bytes, even renamed ones.
-            digests = json.loads((folder / "digests.json").read_bytes())
+            digests = read_json(folder / "digests.json")
             for name in _FILES:
-                if digests[name] != _digest(folder / name):
-                    raise DamagedError(f"{folder / name} is damaged: its digest is not right.")
+                if digests[name] != file_digest(folder / name):
+                    raise ValueError(f"the digest of {name} is not right")
             weights = load_file(folder / "model.safetensors")
             moments = load_file(folder / "optimizer.safetensors")
-            state = RunState.from_json(json.loads((folder / "state.json").read_bytes()))
-        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as problem:
-            raise DamagedError(f"{folder} is damaged ({problem}).") from None
+            state = RunState.from_json(read_json(folder / "state.json"))
+        except (SconesError, OSError, ValueError, KeyError, TypeError, SafetensorError) as problem:
+            raise SconesError(f"{folder} is damaged ({problem}).") from None
         return Checkpoint(weights, moments, state)
 
     def _path(self, step: int) -> Path:
@@ -212,8 +206,3 @@ def random_states() -> dict[str, Tensor]:
 
 def _on_cpu(state: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -160,7 +160,7 @@ def training_batches(
     while True:
         # An epoch's plan follows from its seed and number alone, so nothing of it is stored.
         plan = plan_batches(
-            tokens.source_lengths, tokens.target_lengths, max_tokens, seed=seed, epoch=epoch
+            tokens.sources.lengths, tokens.targets.lengths, max_tokens, seed=seed, epoch=epoch
         )
         for index in range(first, len(plan)):
             batch = make(tokens, plan[index], by_sentence, shard)

@@ -29,7 +29,7 @@ class Throughput:
     ) -> None:
         sources, targets = (
             int(lengths.sum()) + len(lengths)
-            for lengths in (tokens.source_lengths, tokens.target_lengths)
+            for lengths in (tokens.sources.lengths, tokens.targets.lengths)
         )
         self._epoch = targets  # tokens; an epoch is counted by what it teaches
         self._seconds_per_token = training_flops(model, sources / targets) / peak

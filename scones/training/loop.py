@@ -499,7 +499,7 @@ def validate(
     training = model.training
     model.eval()
     total = count = 0.0
-    lengths = (tokens.target_lengths[: len(references)] + 1).tolist()
+    lengths = (tokens.targets.lengths[: len(references)] + 1).tolist()
     for indices in batches_by_length(lengths, 4096):
         batch = make_batch(tokens, np.array(indices), by_sentence=False).to(model.device)
         hidden_ND = batch.hidden(model)

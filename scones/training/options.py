@@ -148,7 +148,7 @@ def check_data(experiment: Experiment, store: TokenStore) -> None:
 def _check_lengths(tokens: ParallelTokens, limits: dict[str, int], split: str) -> None:
     """Refuse a split with a sentence longer than one of the named limits."""
     longest = 1 + max(
-        int(lengths.max(initial=0)) for lengths in (tokens.source_lengths, tokens.target_lengths)
+        int(lengths.max(initial=0)) for lengths in (tokens.sources.lengths, tokens.targets.lengths)
     )
     for name, limit in limits.items():
         if longest > limit:

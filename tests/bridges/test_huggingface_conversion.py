@@ -135,7 +135,7 @@ def test_what_cannot_be_converted_is_refused() -> None:
         convert(model, [sources])
     with pytest.raises(SconesError, match="no target token"):
         convert(model, [{**sources, "labels": torch.full((1, 2), -100)}])
-    with pytest.raises(SconesError, match="alpha must be a positive number"):
+    with pytest.raises(SconesError, match="alpha must be above 0"):
         convert(model, [labelled([3], model)], alpha=0.0)
     with pytest.raises(SconesError, match="shift='mean' is not known"):
         convert(model, [labelled([3], model)], shift="mean")  # type: ignore[arg-type]

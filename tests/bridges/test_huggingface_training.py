@@ -36,7 +36,7 @@ def test_labels_that_the_decoder_did_not_read_are_refused() -> None:
     outputs, labels = logits_and_labels()
     with pytest.raises(SconesError, match=r"DataCollatorForSeq2Seq\(tokenizer, model=model\)"):
         trainer_loss()(outputs, labels[:, :3])
-    with pytest.raises(SconesError, match="alpha must be a positive number"):
+    with pytest.raises(SconesError, match="alpha must be above 0"):
         trainer_loss(alpha=-1.0)
 
 

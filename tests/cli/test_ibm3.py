@@ -176,7 +176,7 @@ def test_a_store_becomes_a_store(
         counts = new.report["splits"][split]
         assert counts["sentences"] == pairs
         assert counts["translated"] == len(new.split(split)) < pairs
-        assert counts["target_words"] == new.split(split).target_lengths.sum()
+        assert counts["target_words"] == new.split(split).targets.lengths.sum()
     fitting = [ids.tolist() for ids in old.split("train").sources if len(ids) <= 12]
     assert [ids.tolist() for ids in new.split("train").sources] == fitting
     assert new.dev_texts is not None

@@ -107,7 +107,7 @@ def test_a_store(tiny_store: Path, scones: Scones) -> None:
     store = TokenStore.open(tiny_store)
     assert (facts["kind"], facts["languages"], facts["vocabulary"]) == ("store", "de → en", 500)
     assert (facts["train"]["pairs"], facts["dev"]["pairs"]) == (380, 20)
-    assert facts["train"]["target_tokens"] == store.split("train").target_lengths.sum()
+    assert facts["train"]["target_tokens"] == store.split("train").targets.lengths.sum()
     assert facts["data_digest"] == store.digest
     table = table_of(scones, tiny_store)
     assert table["data digest"] == store.digest[:16]

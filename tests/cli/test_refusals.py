@@ -52,7 +52,7 @@ COMMANDS = [
     #
     (TRAIN + "--preset giant", "--preset must be one of tiny, small, paper, not giant"),
     (TRAIN + "--output-layer entmax", "output layer 'entmax' is not known"),
-    (TRAIN + "--alpha -1", "alpha must be a positive number"),
+    (TRAIN + "--alpha -1", "alpha must be above 0"),
     (TRAIN + "--output alpha", "--output alpha is not KEY=VALUE"),
     (TRAIN + "--output beta=1", "'beta' is not known"),
     (TRAIN + "--output-layer softmax --alpha 0.5", "'alpha' is not known"),

@@ -20,7 +20,6 @@ def test_value_name_and_signature_are_sacrebleus(metric, sets, references, spoil
     assert scored.value == expected.score
     assert scored.name == expected.name == metrics.METRIC_NAMES[metric]
     assert scored.signature == str(peer.get_signature())
-    assert scored == getattr(metrics, metric)(outputs, reference_sets)
 
 
 def test_missing_references_give_a_variable_number(references, spoil):
@@ -39,7 +38,7 @@ def test_length_ratio_takes_the_closest_reference():
     assert metrics.length_ratio(["one two three four ."], [short, long]) == 5 / 4
     assert metrics.length_ratio(["one two three four five six ."], [short, long]) == 7 / 8
     assert metrics.bleu(["one two"], [short]).length_ratio == 2 / 4
-    assert metrics.chrf(["one two"], [short]).length_ratio is None
+    assert metrics.score("chrf", ["one two"], [short]).length_ratio is None
 
 
 def test_tokenizer_counts_and_is_in_the_signature():
@@ -50,7 +49,7 @@ def test_tokenizer_counts_and_is_in_the_signature():
 
 def test_empty_hypotheses_are_allowed():
     assert metrics.bleu(["", "a b c d"], [["a b", "a b c d"]]).length_ratio == 4 / 6
-    assert metrics.ter(["", ""], [["a b", "c"]]).value == 100
+    assert metrics.score("ter", ["", ""], [["a b", "c"]]).value == 100
 
 
 @pytest.mark.parametrize(

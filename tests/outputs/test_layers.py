@@ -80,9 +80,9 @@ def test_settings_make_the_same_layer_again(layer: OutputLayer) -> None:
     [
         ({"layer": "entmax"}, "here: the output layer 'entmax' is not known; there are scones, so"),
         ({"layer": ["softmax"]}, "is not known"),
-        ({"alpha": 0}, "alpha must be a positive number, not 0"),
-        ({"alpha": float("nan")}, "alpha must be a positive number"),
-        ({"alpha": float("inf")}, "alpha must be a positive number"),
+        ({"alpha": 0}, "alpha must be above 0, not 0"),
+        ({"alpha": float("nan")}, "alpha must be above 0"),
+        ({"alpha": float("inf")}, "alpha must be at most"),
         ({"alpha": "half"}, "'alpha' must be a number, not 'half'"),
         ({"label_smoothing": 1.0}, r"label_smoothing must be in \[0, 1\), not 1.0"),
         ({"layer": "softmax", "label_smoothing": -0.1}, r"label_smoothing must be in \[0, 1\)"),

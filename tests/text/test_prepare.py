@@ -75,7 +75,7 @@ def test_the_store_holds_the_text(config: PrepareConfig, tmp_path: Path) -> None
     assert len(store.subwords) == 300
     assert (report.pairs_read, report.pairs_kept) == (300, 300)
     assert report.digest == store.digest
-    assert report.source_tokens == store.split("train").source_lengths.sum()
+    assert report.source_tokens == store.split("train").sources.lengths.sum()
     assert store.report == json.loads(json.dumps(report.to_json()))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["store", "train.de", "train.en"]
     assert not (tmp_path / "store" / "scratch").exists()
@@ -118,7 +118,7 @@ def test_corpora_are_pooled_and_a_small_one_can_count_more_than_once(
     report = prepare(config, tmp_path / "store")
     store = TokenStore.open(tmp_path / "store")
     assert _texts(store) == [*_sentences(300, seed=1), new, new, new]
-    assert report.source_tokens == store.split("train").source_lengths.sum()
+    assert report.source_tokens == store.split("train").sources.lengths.sum()
     first, second = report.to_json()["corpora"]
     assert (first["times"], first["pairs_kept"]) == (1, 300)
     assert (second["times"], second["pairs_kept"]) == (3, 1)
@@ -170,7 +170,7 @@ def test_language_identification_drops_the_wrong_language(tmp_path: Path) -> Non
 def test_pairs_of_too_many_pieces_are_dropped(config: PrepareConfig, tmp_path: Path) -> None:
     report = prepare(replace(config, max_pieces=12), tmp_path / "store")
     train = TokenStore.open(tmp_path / "store").split("train")
-    assert max(train.source_lengths.max(), train.target_lengths.max()) == 12
+    assert max(train.sources.lengths.max(), train.targets.lengths.max()) == 12
     assert report.dropped["long (pieces)"] == 300 - len(train) > 0
     with pytest.raises(SconesError, match="raise --max-pieces"):
         prepare(replace(config, max_pieces=1), tmp_path / "none")

@@ -48,8 +48,8 @@ def test_what_was_written_is_read(folder: Path, subwords: Subwords) -> None:
     assert len(train) == 4
     assert [ids.tolist() for ids in train.sources] == SOURCES
     assert [train.target(i).tolist() for i in range(4)] == TARGETS
-    assert train.source_lengths.tolist() == [3, 0, 1, 2]
-    assert train.target_lengths.tolist() == [1, 2, 0, 4]
+    assert train.sources.lengths.tolist() == [3, 0, 1, 2]
+    assert train.targets.lengths.tolist() == [1, 2, 0, 4]
     assert store.subwords.digest == subwords.digest
     assert store.dev_texts == DEV
     assert store.split("dev").target(0).tolist() == subwords.encode(["one two"])[0]

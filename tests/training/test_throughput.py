@@ -60,7 +60,7 @@ def test_validations_and_checkpoints_are_no_training_time(
     tokens = TokenStore.open(tiny_store).split("train")
     source, target = (
         int(lengths.sum()) + len(lengths)
-        for lengths in (tokens.source_lengths, tokens.target_lengths)
+        for lengths in (tokens.sources.lengths, tokens.targets.lengths)
     )
     flops = training_flops(Transformer(small_model().build(500)), source / target)
     for event, epochs in ((first, first["epoch"]), (second, second["epoch"] - first["epoch"])):

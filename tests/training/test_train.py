@@ -78,7 +78,7 @@ def test_accumulated_small_batches_train_like_large_ones(
     tokens = TokenStore.open(tiny_store).split("train")
 
     def batches(max_tokens: int) -> int:
-        lengths = tokens.source_lengths, tokens.target_lengths
+        lengths = tokens.sources.lengths, tokens.targets.lengths
         return len(plan_batches(*lengths, max_tokens, seed=1, epoch=0))
 
     sizes = {"few": (100_000, batches(100_000)), "many": (60, batches(60))}
