@@ -7,6 +7,17 @@ prints that sentence and exits with code 2; a program catches one class.
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
 
 class SconesError(Exception):
     """A mistake that the user can mend, said in one sentence."""
+
+
+def optional_import(module: str, absent: str) -> Any:
+    """A module that is no part of every installation; `absent` tells how to get it."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise SconesError(absent) from None

@@ -20,16 +20,14 @@ import random
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from scones.errors import SconesError
+from scones.errors import SconesError, optional_import
 from scones.files import file_digest, new_folder, read_json, write_file, write_json
 from scones.model.config import ModelConfig
 from scones.model.folder import SUBWORDS, FolderConfig, ModelFolder, read_facts
@@ -194,17 +192,15 @@ _SEARCH = {
 # Our weights as CTranslate2 reads them: a folder that its `Translator` opens.
 
 
-def library() -> ModuleType:
+def library() -> Any:
     """Import CTranslate2, or say how to get it."""
     if torch.backends.cpu.get_cpu_capability() == "AVX512":
         # It uses them only if told to; int8 is an eighth faster with them.
         os.environ.setdefault("CT2_FORCE_CPU_ISA", "AVX512")
-    try:
-        return import_module("ctranslate2")
-    except ImportError:
-        raise SconesError(
-            "CTranslate2 is not installed; install it with pip install 'scones[ctranslate2]'."
-        ) from None
+    return optional_import(
+        "ctranslate2",
+        "CTranslate2 is not installed; install it with pip install 'scones[ctranslate2]'.",
+    )
 
 
 def _output(folder: ModelFolder) -> OutputLayer:

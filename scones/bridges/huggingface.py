@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from scones.bridges.huggingface_search import output_of, scones_search
-from scones.errors import SconesError
+from scones.errors import SconesError, optional_import
 from scones.files import read_json
 from scones.outputs.scones import Scones, scones_loss
 
@@ -318,12 +318,9 @@ def load_converted(folder: Path | str) -> PreTrainedModel:
         raise SconesError(
             f"{folder} has no {_WEIGHTS[0]}; other weight files could run code and are not read."
         )
-    try:
-        import transformers
-    except ImportError:
-        raise SconesError(
-            "Hugging Face models need transformers: pip install 'scones[huggingface]'."
-        ) from None
+    transformers = optional_import(
+        "transformers", "Hugging Face models need transformers: pip install 'scones[huggingface]'."
+    )
     plain_class = getattr(transformers, class_name)
     try:
         model, report = _with_bias(plain_class).from_pretrained(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scones.errors import SconesError
+from scones.errors import SconesError, optional_import
 from scones.outputs import Reduction, reduced
 from scones.text import PAD
 
@@ -77,8 +77,4 @@ def initial_bias(vocabulary: int, alpha: float = 0.5, label_smoothing: float = 0
 
 
 def _jax() -> Any:
-    try:
-        import jax
-    except ImportError:
-        raise SconesError("JAX is not installed; pip install 'scones[jax]' brings it.") from None
-    return jax
+    return optional_import("jax", "JAX is not installed; pip install 'scones[jax]' brings it.")

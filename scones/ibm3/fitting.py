@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scones.errors import SconesError
+from scones.errors import SconesError, optional_import
 from scones.ibm3.options import FitOptions
 from scones.ibm3.parameters import (
     Parameters,
@@ -167,7 +167,7 @@ def fit(
     source_words: Sequence[str],
     target_words: Sequence[str],
     options: FitOptions | None = None,
-    progress: Progress | None = None,
+    progress: Progress = lambda stage, done, total: None,
     subwords: Subwords | None = None,
 ) -> tuple[Parameters, FitReport]:
     """Fit to pairs of sentences, each a sequence of numbers of words; the source is given.
@@ -177,7 +177,7 @@ def fit(
     options = options or FitOptions()
     corpus = TrainingPairs(pairs, len(source_words), len(target_words), options, progress)
     report = FitReport(corpus.pairs, corpus.left_out, corpus.source_counts, corpus.stages)
-    model = estimate(corpus, options, progress)
+    model = estimate(corpus, options)
     begin = time.perf_counter()
     parameters = _parameters(model, source_words, target_words, subwords, options, report)
     report.stages.append(Stage("tables", time.perf_counter() - begin))
@@ -187,11 +187,8 @@ def fit(
 
 
 def import_thot() -> Any:
-    try:
-        from thot import alignment
-    except ImportError:
-        raise SconesError("Fitting IBM Model 3 needs sil-thot; install scones[ibm3].") from None
-    return alignment
+    absent = "Fitting IBM Model 3 needs sil-thot; install scones[ibm3]."
+    return optional_import("thot.alignment", absent)
 
 
 class TrainingPairs:
@@ -203,9 +200,10 @@ class TrainingPairs:
         sources: int,
         targets: int,
         options: FitOptions,
-        progress: Progress | None = None,
+        progress: Progress = lambda stage, done, total: None,
     ) -> None:
         begin = time.perf_counter()
+        self._progress = progress
         self.model = import_thot().Ibm1AlignmentModel()
         self.pairs = 0
         self.left_out = {"empty": 0, "too long": 0}
@@ -216,7 +214,7 @@ class TrainingPairs:
         self._names = [f"{number:0{digits}}" for number in range(max(sources, targets))]
         for source, target in pairs:
             self._add(source, target, options.max_length)
-            if progress and self.pairs and self.pairs % 1000 == 0:
+            if self.pairs and self.pairs % 1000 == 0:
                 progress("read", self.pairs, 0)
         if not self.pairs:
             raise SconesError(
@@ -256,46 +254,38 @@ class TrainingPairs:
         total -= sum(model.sentence_length_log_prob(len(x), len(y)) for x, y in self.sample)
         return float(total / sum(map(len, targets)))
 
+    def train(self, model: Any, name: str, iterations: int) -> None:
+        """Train a model on the pairs, which it has from the first one."""
+        begin = time.perf_counter()
+        self._progress(name, 0, iterations)
+        stage = Stage(name)
+        model.start_training()  # IBM 3 takes over what the model before it knows
+        for iteration in range(iterations):
+            model.train()
+            if (log_prob := self.log_prob(model)) is not None:
+                stage.log_probs.append(log_prob)
+            self._progress(name, iteration + 1, iterations)
+        model.end_training()
+        stage.seconds = time.perf_counter() - begin
+        self.stages.append(stage)
 
-def estimate(corpus: TrainingPairs, options: FitOptions, progress: Progress | None = None) -> Any:
+
+def estimate(corpus: TrainingPairs, options: FitOptions) -> Any:
     """Train the models one after another; gives sil-thot's IBM 3."""
     thot = import_thot()
-    _train(corpus, corpus.model, "IBM 1", options.ibm1, progress)
+    corpus.train(corpus.model, "IBM 1", options.ibm1)
     if options.hmm:
         middle, name = thot.HmmAlignmentModel(corpus.model), "HMM"
     else:
         middle, name = thot.Ibm2AlignmentModel(corpus.model), "IBM 2"
         middle.compact_alignment_table = options.distortions == "target"
-    _train(corpus, middle, name, options.hmm or options.ibm2, progress)
+    corpus.train(middle, name, options.hmm or options.ibm2)
     last = thot.Ibm3AlignmentModel(middle)
     last.compact_alignment_table = options.distortions == "target"
     # Rare words get fertilities from the mean word, or they would remember each of their pairs.
     last.fertility_smoothing_factor = options.fertility_smoothing
-    _train(corpus, last, "IBM 3", options.ibm3, progress)
+    corpus.train(last, "IBM 3", options.ibm3)
     return last
-
-
-def _train(
-    corpus: TrainingPairs,
-    model: Any,
-    name: str,
-    iterations: int,
-    progress: Progress | None,
-) -> None:
-    begin = time.perf_counter()
-    if progress:
-        progress(name, 0, iterations)
-    stage = Stage(name)
-    model.start_training()  # IBM 3 takes over what the model before it knows
-    for iteration in range(iterations):
-        model.train()
-        if (log_prob := corpus.log_prob(model)) is not None:
-            stage.log_probs.append(log_prob)
-        if progress:
-            progress(name, iteration + 1, iterations)
-    model.end_training()
-    stage.seconds = time.perf_counter() - begin
-    corpus.stages.append(stage)
 
 
 _COUNTS = [("entry", "<f4"), ("all", "<f4")]

@@ -51,7 +51,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scones.errors import SconesError
+from scones.errors import SconesError, optional_import
 from scones.files import new_folder, write_json
 from scones.ibm3.options import MAX_LENGTH, SampleOptions
 from scones.ibm3.parameters import Parameters
@@ -215,32 +215,28 @@ def _numbered(words: Sequence[str]) -> dict[str, int]:
     return {word: number for number, word in enumerate(words)}
 
 
+@dataclass
 class Sampler:
     """Translates by drawing from the parameters at a temperature.
 
     Getting ready takes a moment: n and t are brought to the temperature and made into tables.
     """
 
-    def __init__(
-        self,
-        parameters: Parameters,
-        temperature: float = 1.0,
-        seed: int = 0,
-        max_length: int = MAX_LENGTH,
-        threads: int | None = None,
-    ) -> None:
-        check_temperature(temperature)
-        SampleOptions(seed, max_length, threads)  # refuses what makes no sense
+    parameters: Parameters
+    temperature: float = 1.0
+    seed: int = 0
+    max_length: int = MAX_LENGTH
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        check_temperature(self.temperature)
+        SampleOptions(self.seed, self.max_length, self.threads)  # refuses what makes no sense
         self._compiled = _compiled()
-        self._threads = threads or usable_cores()
+        self._threads = self.threads or usable_cores()
         # Threads and not processes: compiled code releases the GIL, and the tables are shared.
         self._pool = ThreadPoolExecutor(self._threads)
-        self.parameters = parameters
-        self.temperature = temperature
-        self.seed = seed
-        self.max_length = max_length
-        self.vocabulary = Vocabulary(parameters)
-        self._prepare(np.inf if temperature <= FROZEN else 1 / temperature)
+        self.vocabulary = Vocabulary(self.parameters)
+        self._prepare(np.inf if self.temperature <= FROZEN else 1 / self.temperature)
 
     def _prepare(self, exponent: float) -> None:
         n, t = self.parameters.fertilities, self.parameters.translations
@@ -475,10 +471,7 @@ def _fixed(array: NDArray[Any], kind: Any) -> NDArray[Any]:
 
 
 def _compiled() -> ModuleType:
-    try:
-        import numba  # noqa: F401
-    except ImportError:
-        raise SconesError("Sampling from IBM Model 3 needs numba; install scones[ibm3].") from None
+    optional_import("numba", "Sampling from IBM Model 3 needs numba; install scones[ibm3].")
     from scones.ibm3 import compiled
 
     return compiled

@@ -178,26 +178,22 @@ class Verdict(NamedTuple):
     """16 bytes that equal those of another kept pair only if it has the same two texts."""
 
 
+@dataclass
 class Cleaner:
-    """Judges pairs one by one; it holds nothing that grows with the corpus."""
+    """Judges pairs one by one; it holds nothing that grows with the corpus.
 
-    def __init__(
-        self,
-        config: CleaningConfig,
-        source_language: str,
-        target_language: str,
-        held_out: frozenset[bytes] = frozenset(),
-    ) -> None:
-        """`held_out` holds the `text_digest` of every text that must not be trained on.
+    `PrepareConfig.validate` checks config and languages: where cleaners are made, in worker
+    processes, a refusal would come too late.
+    """
 
-        `PrepareConfig.validate` checks config and languages: where cleaners are made, in worker
-        processes, a refusal would come too late.
-        """
-        self.config = config
-        self.source_language = source_language
-        self.target_language = target_language
-        self.held_out = held_out
-        self._identifier = LanguageIdentifier() if config.identify_language else None
+    config: CleaningConfig
+    source_language: str
+    target_language: str
+    held_out: frozenset[bytes] = frozenset()
+    """The `text_digest` of every text that must not be trained on."""
+
+    def __post_init__(self) -> None:
+        self._identifier = LanguageIdentifier() if self.config.identify_language else None
 
     def check(self, source: bytes, target: bytes, *, trusted: bool = False) -> Verdict:
         """Judge a pair as `reading.pairs` gives it; the cheap checks come first.

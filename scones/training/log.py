@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from torch import nn
 
-from scones.errors import SconesError
+from scones.errors import optional_import
 from scones.files import write_file
 from scones.model.transformer import Transformer
 from scones.text.store import ParallelTokens
@@ -124,7 +124,13 @@ class Logger:
             write_file(log, b"".join(kept))
         self._file = log.open("a", encoding="utf-8")
         if self._wants_tensorboard:
-            self._writer = _tensorboard(self._folder / "tensorboard", step + 1)
+            tensorboard = optional_import(
+                "torch.utils.tensorboard",
+                "TensorBoard is not installed; install scones[tensorboard] or leave --tensorboard "
+                "away.",
+            )
+            folder = str(self._folder / "tensorboard")
+            self._writer = tensorboard.SummaryWriter(folder, purge_step=step + 1)
 
     def info(self, text: str) -> None:
         self._console.print(text, markup=False)
@@ -166,13 +172,3 @@ def _is_up_to(step: int, line: bytes) -> bool:
         return line.endswith(b"\n") and json.loads(line)["step"] <= step
     except (ValueError, KeyError, TypeError):
         return False
-
-
-def _tensorboard(folder: Path, first_step: int) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise SconesError(
-            "TensorBoard is not installed; install scones[tensorboard] or leave --tensorboard away."
-        ) from None
-    return SummaryWriter(str(folder), purge_step=first_step)

@@ -218,37 +218,35 @@ def _make_steps(loss_module: LossModule, processes: Processes, options: TrainOpt
     return CpuSteps(loss_module, processes, options)
 
 
+@dataclass
 class _Run:
     """One rank's part of a run."""
 
-    def __init__(
-        self,
-        experiment: Experiment,
-        store: TokenStore,
-        folder: Path,
-        logger: Logger,
-        model: Transformer,
-        processes: Processes,
-    ) -> None:
-        self.options = options = experiment.train
-        self.output = experiment.output
-        self.store = store
-        self.folder = folder
-        self.logger = logger
-        self.model = model
-        self.processes = processes
+    experiment: Experiment
+    store: TokenStore
+    folder: Path
+    logger: Logger
+    model: Transformer
+    processes: Processes
+
+    def __post_init__(self) -> None:
+        self.options = options = self.experiment.train
+        self.output = self.experiment.output
+        model, processes = self.model, self.processes
         self.precision = choose_precision(options.precision, model.device)
         if options.threads:
             torch.set_num_threads(options.threads)
         # Before the checkpoint is read: this draws random numbers, and a run that goes on must not.
         peak = matrix_rate(model.device, self.precision) * processes.count
-        self.optimizer = make_optimizer(self.model, options)
+        self.optimizer = make_optimizer(model, options)
         keep = max(2, options.average_last)
-        self.checkpoints = Checkpoints(folder / "training" / "checkpoints", keep, logger.info)
+        self.checkpoints = Checkpoints(
+            self.folder / "training" / "checkpoints", keep, self.logger.info
+        )
         self.state = self._resume()
         # After resuming: DistributedDataParallel sends rank 0's weights to all when it is made.
         self.steps = _make_steps(LossModule(model, self.output, self.precision), processes, options)
-        self.throughput = Throughput(store.split("train"), model, peak, self.state.tokens)
+        self.throughput = Throughput(self.store.split("train"), model, peak, self.state.tokens)
 
     def _resume(self) -> RunState:
         """Go back to the last checkpoint; where there is none, to the beginning."""
