@@ -107,6 +107,17 @@ def out_of_bounds(options: Any) -> list[str]:
     return problems
 
 
+class Checked:
+    """Options that refuse what makes no sense as soon as they are made, all of it at once."""
+
+    def __post_init__(self) -> None:
+        if problems := self.problems():
+            raise SconesError(f"{'; '.join(problems)}.")
+
+    def problems(self) -> list[str]:
+        return out_of_bounds(self)
+
+
 def bounds_broken(field: dataclasses.Field[Any], value: Any, name: str) -> list[str]:
     """What is wrong with a value, or with each of a list, by the bounds at its `option`."""
     bounds = field.metadata.get("bounds", {})

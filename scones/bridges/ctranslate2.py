@@ -54,6 +54,10 @@ __all__ = [
 ]
 
 ENGINE = "ctranslate2"
+
+Sources = Sequence[Sequence[int]]
+"""Sentences as ids, without an end of sentence."""
+
 QUANTIZATIONS = ("float32", "int8", "float16", "bfloat16")
 _FILES = ("model.bin", "shared_vocabulary.json", SUBWORDS)
 
@@ -318,9 +322,7 @@ class CTranslate2Searcher:
             convert(folder, Path(path))
             return cls(Path(path), folder)
 
-    def search(
-        self, sources: Sequence[Sequence[int]], options: SearchOptions
-    ) -> list[list[Hypothesis]]:
+    def search(self, sources: Sources, options: SearchOptions) -> list[list[Hypothesis]]:
         """Translate sentences given as ids (no end of sentence); up to n_best for each."""
         self._refuse(options)
         lengths = [len(source) + 1 for source in sources]
@@ -365,9 +367,7 @@ class CTranslate2Searcher:
                 "or use the engine 'torch' with the model folder."
             )
 
-    def _start(
-        self, sources: Sequence[Sequence[int]], limit: int, options: SearchOptions
-    ) -> list[Any]:
+    def _start(self, sources: Sources, limit: int, options: SearchOptions) -> list[Any]:
         search = dict(_GREEDY)
         if options.search == "beam":
             search |= {
@@ -380,7 +380,7 @@ class CTranslate2Searcher:
             self._as_pieces(sources), **search, max_decoding_length=limit, asynchronous=True
         )
 
-    def _as_pieces(self, sources: Sequence[Sequence[int]]) -> list[list[str]]:
+    def _as_pieces(self, sources: Sources) -> list[list[str]]:
         return [[self._pieces[number] for number in source] for source in sources]
 
     def _hypotheses(self, answer: Any, limit: int, options: SearchOptions) -> list[Hypothesis]:
@@ -435,9 +435,7 @@ class Check:
         return self.equal + self.near_ties == self.sentences
 
 
-def check(
-    folder: ModelFolder, searcher: CTranslate2Searcher, sources: Sequence[Sequence[int]]
-) -> Check:
+def check(folder: ModelFolder, searcher: CTranslate2Searcher, sources: Sources) -> Check:
     """Translate sources, given as ids, by PyTorch and by CTranslate2, and compare."""
     model = folder.model
     ours = search_corpus(model, _output(folder), sources, _WITHOUT_SCORES)

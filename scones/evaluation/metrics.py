@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import import_module, metadata
+from importlib import metadata
 from pathlib import Path
 from statistics import fmean
-from types import ModuleType
 from typing import TYPE_CHECKING
 
-from scones.errors import SconesError
+from scones.errors import SconesError, optional_import
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric
@@ -31,6 +30,7 @@ METRIC_NAMES = SACREBLEU_METRICS | LEARNED_METRICS
 TOKENIZERS = ("13a", "intl", "zh", "char", "none")
 """Those of sacreBLEU that need neither a download nor another package."""
 
+Texts = Sequence[str]
 ReferenceSets = Sequence[Sequence[str | None]]
 
 
@@ -45,18 +45,18 @@ class Score:
     """Hypothesis tokens over reference tokens; only BLEU counts tokens, others leave it out."""
 
 
-def bleu(hypotheses: Sequence[str], references: ReferenceSets, *, tokenize: str = "13a") -> Score:
+def bleu(hypotheses: Texts, references: ReferenceSets, *, tokenize: str = "13a") -> Score:
     """Corpus BLEU from 0 to 100, higher is better."""
     return _sacrebleu_score("bleu", hypotheses, references, tokenize)
 
 
 def score(
     metric: str,
-    hypotheses: Sequence[str],
+    hypotheses: Texts,
     references: ReferenceSets,
     *,
     tokenize: str = "13a",
-    sources: Sequence[str] | None = None,
+    sources: Texts | None = None,
     checkpoint: Path | None = None,
 ) -> Score:
     """Score by the name of a metric: bleu, chrf, ter, bleurt or comet.
@@ -72,9 +72,7 @@ def score(
     return load_learned(metric, checkpoint).score(hypotheses, references, sources)
 
 
-def length_ratio(
-    hypotheses: Sequence[str], references: ReferenceSets, *, tokenize: str = "13a"
-) -> float:
+def length_ratio(hypotheses: Texts, references: ReferenceSets, *, tokenize: str = "13a") -> float:
     """Hypothesis length over reference length in BLEU's tokens, as BLEU's brevity penalty sees it.
 
     With several references the one closest in length counts.
@@ -103,7 +101,7 @@ def check_metric(metric: str) -> None:
         raise SconesError(f"The metric {metric!r} is unknown; use {_listed(METRIC_NAMES)}.")
 
 
-def check_references(hypotheses: Sequence[str], references: ReferenceSets) -> None:
+def check_references(hypotheses: Texts, references: ReferenceSets) -> None:
     """Refuse hypotheses and references that do not belong together."""
     if not hypotheses:
         raise SconesError("There is nothing to evaluate: no hypotheses were given.")
@@ -126,7 +124,7 @@ def check_references(hypotheses: Sequence[str], references: ReferenceSets) -> No
 
 
 def _sacrebleu_score(
-    metric: str, hypotheses: Sequence[str], references: ReferenceSets, tokenize: str = "13a"
+    metric: str, hypotheses: Texts, references: ReferenceSets, tokenize: str = "13a"
 ) -> Score:
     check_references(hypotheses, references)
     scorer = sacrebleu_metric(metric, references, tokenize=tokenize)
@@ -139,7 +137,7 @@ def _sacrebleu_score(
     )
 
 
-def _listed(names: Sequence[str] | dict[str, str]) -> str:
+def _listed(names: Texts | dict[str, str]) -> str:
     *first, last = names
     return f"{', '.join(first)} or {last}"
 
@@ -148,7 +146,7 @@ def _listed(names: Sequence[str] | dict[str, str]) -> str:
 # downloaded, since a score must not depend on what a server hands out today: what is missing is
 # named, and the metric refused.
 
-_SentenceScorer = Callable[[Sequence[str], Sequence[str], Sequence[str]], list[float]]
+_SentenceScorer = Callable[[Texts, Texts, Texts], list[float]]
 
 
 @dataclass(frozen=True)
@@ -162,10 +160,7 @@ class LearnedMetric:
     _wants_sources: bool
 
     def sentence_scores(
-        self,
-        hypotheses: Sequence[str],
-        references: ReferenceSets,
-        sources: Sequence[str] | None = None,
+        self, hypotheses: Texts, references: ReferenceSets, sources: Texts | None = None
     ) -> list[float]:
         """Score every sentence; there must be exactly one reference set."""
         if len(references) != 1:
@@ -191,10 +186,7 @@ class LearnedMetric:
         return self._scorer(hypotheses, reference, sources)
 
     def score(
-        self,
-        hypotheses: Sequence[str],
-        references: ReferenceSets,
-        sources: Sequence[str] | None = None,
+        self, hypotheses: Texts, references: ReferenceSets, sources: Texts | None = None
     ) -> Score:
         """Score a whole text: the mean over its sentences."""
         value = fmean(self.sentence_scores(hypotheses, references, sources))
@@ -212,20 +204,23 @@ def load_learned(metric: str, checkpoint: Path | None) -> LearnedMetric:
 
 
 def _load_bleurt(folder: Path) -> LearnedMetric:
-    package = _import("bleurt.score", "git+https://github.com/google-research/bleurt.git")
+    package = optional_import(
+        "bleurt.score",
+        "The package 'bleurt' is not installed; run: pip install "
+        "git+https://github.com/google-research/bleurt.git",
+    )
     _require(folder / "bleurt_config.json", f"{folder} is no BLEURT checkpoint folder")
     scorer = package.BleurtScorer(str(folder))
 
-    def sentence_scores(
-        hypotheses: Sequence[str], references: Sequence[str], _: Sequence[str]
-    ) -> list[float]:
+    def sentence_scores(hypotheses: Texts, references: Texts, _: Texts) -> list[float]:
         return [float(x) for x in scorer.score(references=references, candidates=hypotheses)]
 
     return LearnedMetric("BLEURT", _signature(folder.name, "BLEURT"), sentence_scores, False)
 
 
 def _load_comet(file: Path) -> LearnedMetric:
-    package = _import("comet", "'unbabel-comet>=2.2.4'")
+    absent = "The package 'comet' is not installed; run: pip install 'unbabel-comet>=2.2.4'"
+    package = optional_import("comet", absent)
     # Not resolve(): a link must keep its place beside hparams.yaml, as in Hugging Face's cache.
     file = file.absolute()
     _require(file, f"{file} is no COMET checkpoint file")
@@ -236,9 +231,7 @@ def _load_comet(file: Path) -> LearnedMetric:
     except OSError as problem:  # its encoder's tokenizer is not on this machine
         raise SconesError(f"COMET could not be loaded from {file}: {problem}") from None
 
-    def sentence_scores(
-        hypotheses: Sequence[str], references: Sequence[str], sources: Sequence[str]
-    ) -> list[float]:
+    def sentence_scores(hypotheses: Texts, references: Texts, sources: Texts) -> list[float]:
         import torch
 
         triples = zip(sources, hypotheses, references, strict=True)
@@ -250,15 +243,6 @@ def _load_comet(file: Path) -> LearnedMetric:
     # The file is always model.ckpt in a folder "checkpoints"; the name is one folder up.
     name = settings.parent.name
     return LearnedMetric("COMET", _signature(name, "unbabel-comet"), sentence_scores, True)
-
-
-def _import(module: str, requirement: str) -> ModuleType:
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as problem:
-        raise SconesError(
-            f"The package {problem.name!r} is not installed; run: pip install {requirement}"
-        ) from None
 
 
 def _require(file: Path, complaint: str) -> None:

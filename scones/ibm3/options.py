@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from scones.errors import SconesError
-from scones.options import option, out_of_bounds
+from scones.options import Checked, option
 
 LONGEST = 200
 """sil-thot silently leaves longer sentences out of HMM and IBM 3."""
@@ -17,19 +16,8 @@ GRID = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 """The temperatures of the paper."""
 
 
-class _Checked:
-    """Options that refuse what makes no sense as soon as they are made."""
-
-    def __post_init__(self) -> None:
-        if problems := self.problems():
-            raise SconesError(f"{'; '.join(problems)}.")
-
-    def problems(self) -> list[str]:
-        return out_of_bounds(self)
-
-
 @dataclass(frozen=True)
-class Cut(_Checked):
+class Cut(Checked):
     """How the rows of t and n are pruned."""
 
     threshold: float = option(
@@ -75,7 +63,7 @@ class FitOptions(Cut):
 
 
 @dataclass(frozen=True)
-class SampleOptions(_Checked):
+class SampleOptions(Checked):
     """How to sample, the temperature aside."""
 
     seed: int = option(0, "The same seed gives the same translations.", least=0, most=2**64 - 1)

@@ -35,11 +35,14 @@ class ModelConfig:
         if problems:
             raise SconesError(f"The model cannot be built: {'; '.join(problems)}.")
 
-    def other_shape(self, other: ModelConfig) -> list[tuple[str, Any, Any]]:
-        """List the sizes in which the weights of two models differ: name, ours, the other's."""
-        ours, theirs = asdict(self), asdict(other)
-        shaping = (name for name in ours if "dropout" not in name)
-        return [(name, ours[name], theirs[name]) for name in shaping if ours[name] != theirs[name]]
+    def other_shape(self, wanted: ModelConfig) -> list[str]:
+        """Say in which sizes the weights of two models differ."""
+        theirs = asdict(wanted)
+        return [
+            f"{name} {ours} where {theirs[name]} is asked for"
+            for name, ours in asdict(self).items()
+            if ours != theirs[name] and "dropout" not in name
+        ]
 
 
 PRESETS: dict[str, dict[str, Any]] = {

@@ -88,8 +88,7 @@ class ModelFacts:
     def from_json(cls, section: Mapping[str, Any]) -> ModelFacts:
         """Take the section as it is; `ModelFolder.load` checks what it cannot do without."""
         known = {one.name for one in fields(cls)} - {"others"}
-        said: dict[str, Any] = dict.fromkeys(("output", "source_language", "target_language"))
-        said |= {name: value for name, value in section.items() if name in known}
+        said: dict[str, Any] = {name: section.get(name) for name in known}
         apart = {*known, "format", "storage"}
         others = {name: value for name, value in section.items() if name not in apart}
         return cls(**said, others=others)
@@ -98,12 +97,11 @@ class ModelFacts:
         section: dict[str, Any] = {"format": FORMAT}
         if storage != "float32":
             section["storage"] = storage
-        for one in fields(self):
-            value = getattr(self, one.name)
+        for name, value in vars(self).items():
             # Of an installed package no commit is known, and training says so: null.
-            unknown_commit = one.name == "commit" and self.scones_version is not None
-            if one.name != "others" and (value is not None or unknown_commit):
-                section[one.name] = value
+            unknown_commit = name == "commit" and self.scones_version is not None
+            if name != "others" and (value is not None or unknown_commit):
+                section[name] = value
         return section | self.others
 
     @property

@@ -25,7 +25,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from scones.errors import SconesError
-from scones.options import from_section, out_of_bounds
+from scones.options import Checked, from_section
 
 # PyTorch is imported only where it is used, so that the command line can name the layers in its
 # help without loading it.
@@ -76,16 +76,12 @@ def output_layer(settings: Mapping[str, Any], origin: str = "output") -> OutputL
     return from_section(_REGISTERED[name], options, origin)
 
 
-class OutputLayer(ABC):
+class OutputLayer(Checked, ABC):
     """What turns a hidden state into scores and into a loss. Subclasses are frozen dataclasses."""
 
     name: ClassVar[str]
     tuned: ClassVar[str | None] = None
     """The option that `scones tune` varies, if there is one worth it."""
-
-    def __post_init__(self) -> None:
-        if problems := out_of_bounds(self):
-            raise SconesError(f"{'; '.join(problems)}.")
 
     # What a new output layer must say.
 

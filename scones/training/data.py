@@ -141,6 +141,8 @@ def shard_of_batch(
 
 
 MakeBatch = Callable[[ParallelTokens, np.ndarray, bool, Shard], Batch]
+Batches = Generator[tuple[Batch, Position], None, None]
+"""Batches, each with the position behind it."""
 
 
 def training_batches(
@@ -151,7 +153,7 @@ def training_batches(
     start: Position,
     shard: Shard = WHOLE,
     make: MakeBatch = make_batch,
-) -> Generator[tuple[Batch, Position], None, None]:
+) -> Batches:
     """One rank's shards of batches, without end from `start` on, each with the position behind it.
 
     The batches do not depend on the number of ranks: a run may go on with another one.

@@ -23,7 +23,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
@@ -52,7 +52,15 @@ from scones.training.checkpoints import (
     TrainResult,
     random_states,
 )
-from scones.training.data import Batch, LossModule, Position, Shard, make_batch, training_batches
+from scones.training.data import (
+    Batch,
+    Batches,
+    LossModule,
+    Position,
+    Shard,
+    make_batch,
+    training_batches,
+)
 from scones.training.log import Logger, Throughput
 from scones.training.optimizers import finite_step, learning_rate, make_optimizer
 from scones.training.options import Experiment, TrainOptions, check_data, check_run_config
@@ -118,9 +126,7 @@ def start_from(path: Path, model: Transformer, store: TokenStore) -> None:
             "prepare the store with --subwords and that model's subwords.model."
         )
     if differences := start.model.config.other_shape(model.config):
-        sizes = ", ".join(
-            f"{name} {ours} where {theirs} is asked for" for name, ours, theirs in differences
-        )
+        sizes = ", ".join(differences)
         raise SconesError(f"{path} has other sizes: {sizes}; give the sizes of that model.")
     model.load_state_dict(start.model.state_dict())
 
@@ -158,9 +164,7 @@ class CpuSteps:
         self.options = options
         self._parallel = processes.data_parallel(loss_module)
 
-    def batches(
-        self, tokens: ParallelTokens, start: Position
-    ) -> Generator[tuple[Batch, Position], None, None]:
+    def batches(self, tokens: ParallelTokens, start: Position) -> Batches:
         """The batches of this rank from `start` on, each with the position behind it."""
         return training_batches(
             tokens,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -95,10 +95,9 @@ class TrainOptions:
     def fingerprint(self) -> dict[str, Any]:
         """The options that a resumed run must share with its beginning."""
         return {
-            field.name: str(value) if isinstance(value, Path) else value
-            for field in fields(self)
-            if field.name not in _MAY_CHANGE
-            for value in [getattr(self, field.name)]
+            name: str(value) if isinstance(value, Path) else value
+            for name, value in vars(self).items()
+            if name not in _MAY_CHANGE
         }
 
 

@@ -264,7 +264,7 @@ def test_without_sil_thot_or_room_for_its_tables(monkeypatch: pytest.MonkeyPatch
 
     with pytest.raises(SconesError, match=r"could not save its tables in .*; make room there"):
         Tables(Full())
-    monkeypatch.setitem(sys.modules, "thot", None)
+    monkeypatch.setitem(sys.modules, "thot.alignment", None)
     with pytest.raises(SconesError, match=r"needs sil-thot; install scones\[ibm3\]"):
         fit(plant(5), SOURCES, TARGETS)
 

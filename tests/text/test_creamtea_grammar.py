@@ -10,11 +10,12 @@ from scones.text.creamtea.grammar import (
     Pattern,
     Rule,
     Slot,
+    parse_grammar,
+    read_grammar,
     slots_of,
     spellings,
     unfold,
 )
-from scones.text.creamtea.reader import parse_grammar, read_grammar
 
 LEXICON = """
 [lists]

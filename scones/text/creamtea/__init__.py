@@ -14,8 +14,15 @@ from pathlib import Path
 
 from scones.errors import SconesError
 from scones.files import new_folder, write_file, write_json
-from scones.text.creamtea.grammar import Binding, Grammar, Rule, below, shuffled, spoiled
-from scones.text.creamtea.reader import read_grammar
+from scones.text.creamtea.grammar import (
+    Binding,
+    Grammar,
+    Rule,
+    Spoiling,
+    below,
+    read_grammar,
+    shuffled,
+)
 
 __all__ = ["CreamTea", "Example", "splits", "write_corpus"]
 
@@ -76,9 +83,9 @@ class CreamTea:
         """
         rng = random.Random(seed)
         valid = {*example.references, *self.translations(example.source)}
-        candidates = spoiled(self._grammar, self._derive(example.source), valid, rng)
+        spoiling = Spoiling(self._grammar, self._derive(example.source), valid, rng)
         misses: set[str] = set()
-        for text in candidates:
+        for text in spoiling.texts():
             if len(misses) == count:
                 break
             if text not in valid:

@@ -1,8 +1,8 @@
-"""The grammar in memory: entries, rules, and what a rule says in German and in English.
+"""The grammar: entries, rules, and what a rule says in German and in English.
 
-Below it, how a translation is spoiled. Everything random here must come out the same on every
-machine and in every version of Python, or the corpora that were written could not be written
-again.
+Below it, how a translation is spoiled, and how the two TOML files are read. Everything random here
+must come out the same on every machine and in every version of Python, or the corpora that were
+written could not be written again.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ import itertools
 import math
 import random
 import re
+import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from itertools import pairwise, zip_longest
+from typing import Any
 
 
 def below(rng: random.Random, limit: int) -> int:
@@ -230,87 +233,85 @@ Derivation = tuple[Rule, Binding]
 """A reading of a sentence."""
 
 
-def spoiled(
-    grammar: Grammar,
-    derivations: Sequence[Derivation],
-    references: Collection[str],
-    rng: random.Random,
-) -> Iterator[str]:
-    """Spoiled translations in random order: two swaps, one drop, and so on until both run dry.
+@dataclass(frozen=True)
+class Spoiling:
+    """How the translations of a sentence are spoiled, given all its readings and references."""
 
-    Some may be references by chance (another reading of the sentence); the caller leaves them out.
-    """
-    swaps = _swapped(grammar, derivations, references, rng)
-    drops = _dropped(grammar, derivations, references, rng)
-    running = [swaps, swaps, drops]
-    while running:
-        for source in list(running):
-            text = next(source, None)
-            if text is None:
-                running = [other for other in running if other is not source]
-            else:
-                yield text
+    grammar: Grammar
+    derivations: Sequence[Derivation]
+    references: Collection[str]
+    rng: random.Random
 
+    def texts(self) -> Iterator[str]:
+        """Spoiled translations in random order: two swaps, one drop, until both run dry.
 
-def _swapped(
-    grammar: Grammar,
-    derivations: Sequence[Derivation],
-    references: Collection[str],
-    rng: random.Random,
-) -> Iterator[str]:
-    """Translations of the sentence with one other word in it: fluent, close, and wrong.
+        Some may be references by chance (another reading of the sentence); the caller leaves them
+        out.
+        """
+        swaps = self._swapped()
+        running = [swaps, swaps, self._dropped()]
+        while running:
+            for source in list(running):
+                text = next(source, None)
+                if text is None:
+                    running = [other for other in running if other is not source]
+                else:
+                    yield text
 
-    Goes round the slots, so that a slot with many words is not spoiled more often than the rest.
-    """
-    decks = [
-        _other_words(rule, binding, name, rng)
-        for rule, binding in derivations
-        for name in _telling_slots(grammar, rule)
-    ]
-    order = list(shuffled(len(decks), rng))
-    for choices in zip_longest(*(decks[position] for position in order)):
-        for choice in choices:
-            if choice is not None:
-                rule, binding = choice
-                texts = sorted(rule.translations(binding).difference(references))
-                if texts:
-                    yield texts[below(rng, len(texts))]
+    def _swapped(self) -> Iterator[str]:
+        """Translations of the sentence with one other word in it: fluent, close, and wrong.
 
+        Goes round the slots, so that a slot with many words is not spoiled more often than the
+        rest.
+        """
+        decks = [
+            self._other_words(rule, binding, name)
+            for rule, binding in self.derivations
+            for name in self._telling_slots(rule)
+        ]
+        order = list(shuffled(len(decks), self.rng))
+        for choices in zip_longest(*(decks[position] for position in order)):
+            for choice in choices:
+                if choice is not None:
+                    rule, binding = choice
+                    texts = sorted(rule.translations(binding).difference(self.references))
+                    if texts:
+                        yield texts[below(self.rng, len(texts))]
 
-def _other_words(
-    rule: Rule, binding: Binding, name: str, rng: random.Random
-) -> Iterator[Derivation]:
-    """The sentence with another entry in one slot, in random order."""
-    entries = rule.slots[name]
-    for number in shuffled(len(entries), rng):
-        entry = entries[number]
-        if entry not in binding.values() and not _may_mean(binding[name], entry):
-            yield rule, {**binding, name: entry}
+    def _other_words(self, rule: Rule, binding: Binding, name: str) -> Iterator[Derivation]:
+        """The sentence with another entry in one slot, in random order."""
+        entries = rule.slots[name]
+        for number in shuffled(len(entries), self.rng):
+            entry = entries[number]
+            if entry not in binding.values() and not _may_mean(binding[name], entry):
+                yield rule, {**binding, name: entry}
 
+    def _dropped(self) -> Iterator[str]:
+        """References without one word that carries meaning, a negation among them.
 
-def _dropped(
-    grammar: Grammar,
-    derivations: Sequence[Derivation],
-    references: Collection[str],
-    rng: random.Random,
-) -> Iterator[str]:
-    """References without one word that carries meaning, a negation among them.
+        The first word stays: without its subject a sentence may still be fair, if terse.
+        """
+        telling = set(self.grammar.negations)
+        for rule, binding in self.derivations:
+            for name in self._telling_slots(rule):
+                if Slot(name).list_name not in self.grammar.dispensable:
+                    forms = binding[name].english.values()
+                    telling.update(wording.split()[-1] for form in forms for wording in form)
+        ordered = sorted(self.references)
+        for number in shuffled(len(ordered), self.rng):
+            words = re.findall(r"[\w']+|[^\w\s]", ordered[number])
+            positions = [i for i in range(1, len(words)) if words[i] in telling]
+            if positions:
+                dropped = positions[below(self.rng, len(positions))]
+                yield from spellings(" ".join(words[:dropped] + words[dropped + 1 :]), {})
 
-    The first word stays: without its subject a sentence may still be fair, if terse.
-    """
-    telling = set(grammar.negations)
-    for rule, binding in derivations:
-        for name in _telling_slots(grammar, rule):
-            if Slot(name).list_name not in grammar.dispensable:
-                forms = binding[name].english.values()
-                telling.update(wording.split()[-1] for form in forms for wording in form)
-    ordered = sorted(references)
-    for number in shuffled(len(ordered), rng):
-        words = re.findall(r"[\w']+|[^\w\s]", ordered[number])
-        positions = [i for i in range(1, len(words)) if words[i] in telling]
-        if positions:
-            dropped = positions[below(rng, len(positions))]
-            yield from spellings(" ".join(words[:dropped] + words[dropped + 1 :]), {})
+    def _telling_slots(self, rule: Rule) -> list[str]:
+        """The slots where another word is surely another meaning."""
+        return [
+            name
+            for name, entries in rule.slots.items()
+            if len(entries) > 1 and Slot(name).list_name not in self.grammar.alike
+        ]
 
 
 def _may_mean(one: Entry, other: Entry) -> bool:
@@ -323,10 +324,93 @@ def _may_mean(one: Entry, other: Entry) -> bool:
     )
 
 
-def _telling_slots(grammar: Grammar, rule: Rule) -> list[str]:
-    """The slots where another word is surely another meaning."""
-    return [
-        name
-        for name, entries in rule.slots.items()
-        if len(entries) > 1 and Slot(name).list_name not in grammar.alike
-    ]
+# From the two TOML files to a `Grammar`. They come with the package, so nothing is checked here: a
+# test reads them and looks at every rule (`test_the_grammar_of_the_package_is_sound`).
+
+
+def read_grammar() -> Grammar:
+    """The grammar that comes with the package."""
+    folder = resources.files(__package__)
+    texts = [(folder / name).read_text("utf-8") for name in ("lexicon.toml", "sentences.toml")]
+    return parse_grammar(*texts)
+
+
+def parse_grammar(lexicon_toml: str, sentences_toml: str) -> Grammar:
+    """Read a grammar from the text of its two files; `lexicon.toml` explains the notation."""
+    data = tomllib.loads(lexicon_toml)
+    lexicon = _Lexicon(data)
+    sentences = tomllib.loads(sentences_toml)["sentence"]
+    types = tuple(_sentence_type(table, lexicon) for table in sentences)
+    alike, dispensable, negations = (
+        frozenset(data["near_misses"][key]) for key in ("alike", "dispensable", "negations")
+    )
+    return Grammar(types, alike, dispensable, negations)
+
+
+class _Lexicon:
+    """The lists by name (a small word is a list of one), the pairings and the contractions."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.contractions: Mapping[str, str] = data["contractions"]
+        self.pairings = [
+            [dict(zip(pairing["slots"], row, strict=True)) for row in pairing["rows"]]
+            for pairing in data.get("pairings", [])
+        ]
+        self._raw: Mapping[str, Any] = data["lists"]
+        self.lists: dict[str, tuple[Entry, ...]] = {}
+        for name in self._raw:
+            self._read_list(name)
+        for name, forms in data["words"].items():
+            # Small words are written once and serve both languages: a pattern names its own.
+            english = _english(forms)
+            german = {form: wordings[0] for form, wordings in english.items()}
+            self.lists[name] = (Entry(german, english),)
+
+    def _read_list(self, name: str) -> tuple[Entry, ...]:
+        # A string in a list takes in another list, whose entries are shared, not copied: an
+        # entry is known by its identity, so that it does not stand twice in a sentence.
+        if name not in self.lists:
+            entries: list[Entry] = []
+            for item in self._raw[name]:
+                if isinstance(item, str):
+                    entries += self._read_list(item)
+                else:
+                    german, english = _forms(item["de"]), _english(_forms(item["en"]))
+                    entries.append(Entry(german, english, item.get("agrees")))
+            self.lists[name] = tuple(entries)
+        return self.lists[name]
+
+    def paired(self, german: Pattern, english: Sequence[Pattern]) -> Iterator[list[Pattern]]:
+        """One copy of the patterns (German first) for every row of the pairing they use."""
+        names = {slot.name for slot in slots_of(german)}
+        for pairing in self.pairings:
+            if names.intersection(pairing[0]):
+                for lists in pairing:
+                    yield [rename(pattern, lists) for pattern in (german, *english)]
+                return
+        yield [german, *english]
+
+
+def _sentence_type(table: Mapping[str, Any], lexicon: _Lexicon) -> SentenceType:
+    german, english = (
+        [parse(reading) for text in table[side] for reading in unfold(text)]
+        for side in ("de", "en")
+    )
+    rules = []
+    for pattern in german:
+        for source, *targets in lexicon.paired(pattern, english):
+            slots = {
+                slot.name: lexicon.lists[slot.list_name]
+                for one in (source, *targets)
+                for slot in slots_of(one)
+            }
+            rules.append(Rule(source, tuple(targets), slots, lexicon.contractions))
+    return SentenceType(table["name"], table["weight"], tuple(rules))
+
+
+def _forms(value: str | dict[str, str]) -> dict[str, str]:
+    return {"plain": value} if isinstance(value, str) else value
+
+
+def _english(forms: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    return {form: tuple(unfold(text)) for form, text in forms.items()}
