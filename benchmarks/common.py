@@ -20,8 +20,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from scones.files import write_json
-from scones.version import commit
+from scones.files import commit, write_json
 
 OUT_OF_MEMORY = "out of memory"
 

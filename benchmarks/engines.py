@@ -28,13 +28,13 @@ from peer import Generate, hugging_face_model
 
 from scones.bridges.ctranslate2 import CTranslate2Searcher, convert, gap
 from scones.evaluation.metrics import bleu
+from scones.files import commit
 from scones.model.folder import ModelFolder
 from scones.outputs import output_layer
 from scones.search.engine import Searcher, SearchOptions, searcher
 from scones.text import END
 from scones.text.reading import read_texts
 from scones.text.subwords import Subwords
-from scones.version import commit
 
 BATCH_TOKENS = (256, 512, 1024, 2048, 4096, 8192)
 GREEDY = SearchOptions(scores=False)

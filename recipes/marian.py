@@ -32,14 +32,13 @@ from transformers import MarianConfig, MarianMTModel, Trainer, TrainingArguments
 from scones.bridges.huggingface import Shift, convert, scones_search, trainer_loss
 from scones.evaluation.metrics import bleu
 from scones.evaluation.significance import mark, paired_bootstrap
-from scones.files import write_file, write_json
+from scones.files import commit, write_file, write_json
 from scones.hardware import choose_device
 from scones.search.engine import batches_by_length, length_limit, padded
 from scones.text import END, PAD
 from scones.text.batches import pad_batch, plan_batches
 from scones.text.reading import read_aligned
 from scones.text.store import TokenStore
-from scones.version import commit
 
 SEARCHES = {"greedy": 1, "beam 4": 4}
 SHIFTS: dict[str, Shift] = {"mean log-sum-exp": "normaliser", "least loss": "least_loss"}

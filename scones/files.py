@@ -6,12 +6,14 @@ Files of results say how their numbers were made: `Provenance`.
 from __future__ import annotations
 
 import fcntl
+import functools
 import hashlib
 import json
 import os
 import platform
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -20,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scones.errors import SconesError
-from scones.version import __version__, commit
+from scones.version import __version__
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -226,3 +228,40 @@ class Provenance:
         return {
             name: value for name, value in said.items() if value is not None or name == "commit"
         }
+
+
+# The version and the commit that made a number.
+
+
+def versions() -> str:
+    """Everything that decides a run's numbers: scones, its commit, PyTorch and Python."""
+    from importlib.metadata import version
+
+    source = commit()
+    at = f" (commit {source})" if source else ""
+    # Asking the installed package is a thousand times faster than importing it.
+    return (
+        f"scones {__version__}{at}, PyTorch {version('torch')}, Python {platform.python_version()}"
+    )
+
+
+@functools.cache
+def commit() -> str | None:
+    """The git commit of the source tree, "+" behind it if changed; None when installed.
+
+    A copy of the tree without its history is told by the variable SCONES_COMMIT.
+    """
+    if told := os.environ.get("SCONES_COMMIT"):
+        return told
+    here = Path(__file__).resolve().parent
+    if not (here.parent / ".git").exists():
+        return None
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    try:
+        return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "-s", "-uno") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None

@@ -29,13 +29,12 @@ from scones.analysis.tables import model_digest, texts_digest
 from scones.errors import SconesError
 from scones.evaluation.metrics import check_references
 from scones.evaluation.search_errors import BeamRun, ExactOutput, Output, analyze
-from scones.files import Provenance, read_json, sole_use, write_file, write_json
+from scones.files import Provenance, commit, read_json, sole_use, write_file, write_json
 from scones.hardware import choose_device
 from scones.model.folder import read_facts
 from scones.search.engine import SearchOptions
 from scones.search.frontier import ExactOptions
 from scones.translator import TooLong, Translation, Translator, load
-from scones.version import commit
 
 FIRST_BEAM = 4
 """The beam whose results exact search begins with."""

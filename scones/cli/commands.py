@@ -1,6 +1,12 @@
-"""All commands put together, and their help pages.
+"""All commands put together, their flags and their help pages.
 
-Heavy libraries are imported by a command when it runs, so that `scones --help` answers at once.
+A command is a function of one dataclass, whose fields `option` and `argument` declare. Each field
+becomes a flag of the same name; a field that is a dataclass itself, or `Given` one, stands for the
+flags of all its fields. No flag has a default here: what was not given is left to the dataclass, or
+to a recipe.
+
+A command's module is imported when the command is asked for, and heavy libraries when it runs, so
+that `scones --help` answers at once.
 """
 
 from __future__ import annotations
@@ -10,28 +16,21 @@ import inspect
 import re
 import textwrap
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import partial
+from importlib import import_module
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import typer
+import typer.main
 from typer.core import TyperCommand, TyperGroup
+from typer.models import ParamMeta
 
-from scones.cli.analyze import analyze, compare
-from scones.cli.evaluate import evaluate
-from scones.cli.export import export, shortlist
-from scones.cli.flags import filled, flags_in
-from scones.cli.ibm3 import IBM3_COMMANDS, IBM3_HELP
-from scones.cli.info import info
-from scones.cli.paper import PAPER_COMMANDS, PAPER_HELP
-from scones.cli.prepare import creamtea, prepare
-from scones.cli.replicate import replicate
-from scones.cli.synthetic import synthetic
-from scones.cli.train import train, tune
-from scones.cli.translate import score, translate
+from scones.cli.flags import CommandGroup
 from scones.errors import SconesError
+from scones.options import REQUIRED, Given, bounds_broken, dataclass_in, from_section
 
 _HELP = """\
 Translation models that can say that more than one answer is right.
@@ -55,16 +54,161 @@ Where to go next: `scones COMMAND --help` says what goes in and what comes out, 
 `import scones; help(scones)`.
 """
 
-_COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
-    "From text to a model": (creamtea, prepare, train, tune),
-    "Use a model": (translate, score, info, export, shortlist),
-    "Judge": (evaluate, compare, analyze),
-    "Experiments": (replicate, synthetic),
+# Headings, and below each the commands with the module of `scones.cli` that has them.
+_COMMANDS = {
+    "From text to a model": {
+        "creamtea": "prepare",
+        "prepare": "prepare",
+        "train": "train",
+        "tune": "train",
+    },
+    "Use a model": {
+        "translate": "translate",
+        "score": "translate",
+        "info": "info",
+        "export": "export",
+        "shortlist": "export",
+    },
+    "Judge": {"evaluate": "evaluate", "compare": "analyze", "analyze": "analyze"},
+    "Experiments": {
+        "replicate": "replicate",
+        "synthetic": "synthetic",
+        "ibm3": "ibm3",
+        "paper": "paper",
+    },
 }
 
 # A wrong flag, command or value. Newer versions of Typer bring their own copy of click, older ones
 # import it: this is the way to the class that is right for both.
 _UsageError: Any = typer.BadParameter.__base__
+
+
+# Flags.
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A field that is a flag or an argument, and where it stands among the options."""
+
+    field: dataclasses.Field[Any]
+    annotation: Any
+    heading: str | None
+    place: tuple[str, ...]
+    """The fields that lead to it; its own name is the last."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """How it is written on the command line."""
+        dashed = self.field.name.replace("_", "-")
+        usual = f"--{dashed}/--no-{dashed}" if self.annotation is bool else f"--{dashed}"
+        return self.field.metadata["flags"] or (usual,)
+
+    def parameter(self) -> Any:
+        """Make the parameter of the command."""
+        about = self.field.metadata
+        # A flag of options that a recipe may fill is missed by whoever puts the two together.
+        alone = len(self.place) == 1
+        required = alone and self.field.default is self.field.default_factory is REQUIRED
+        default = ... if required else None
+        info: Any
+        if about.get("positional"):
+            info = typer.Argument(default, metavar=about["metavar"], help=about["help"])
+        else:
+            choices = _choices(self.annotation) or about["values"]
+            info = typer.Option(
+                default,
+                *self.names,
+                metavar=about["metavar"] or "|".join(choices) or self._metavar(),
+                help=about["help"] + self._shown_default(),
+                autocompletion=completion(choices) if choices else None,
+                rich_help_panel=self.heading,
+                show_default=False,
+            )
+        # What a Literal takes is checked by `problems`, in our own words.
+        annotation = str if _choices(self.annotation) else self.annotation
+        annotation = annotation if required else annotation | None
+        meta = ParamMeta(name=self.field.name, default=info, annotation=annotation)
+        # Typer makes parameters of signatures, which it takes apart into these; the function that
+        # does it with one of them has no public name in newer versions.
+        if hasattr(typer.main, "get_click_param"):
+            return typer.main.get_click_param(meta)[0]
+        return typer.main._get_param(meta)
+
+    def problems(self, value: Any) -> list[str]:
+        """What is wrong with a value that was given."""
+        if self.field.metadata.get("positional"):
+            return []
+        name = self.names[0].partition("/")[0]
+        choices = _choices(self.annotation)
+        if choices and value not in choices:
+            return [f"{name} must be one of {', '.join(choices)}, not {value}"]
+        return bounds_broken(self.field, value, name)
+
+    def _metavar(self) -> str | None:
+        """What stands for each value of a list, as Typer would write it of one alone."""
+        if typing.get_origin(self.annotation) is not list:
+            return None
+        return f"<{typing.get_args(self.annotation)[0].__name__.lower()}>"
+
+    def _shown_default(self) -> str:
+        default = self.field.default
+        if default is REQUIRED and self.field.default_factory is not REQUIRED:
+            default = " ".join(map(str, self.field.default_factory()))
+        on_only = self.annotation is bool and "/" not in self.names[0]
+        if default in (None, REQUIRED, "") or on_only or self.field.metadata["help"].endswith("]"):
+            return ""
+        return f" [{('no', 'yes')[default]}]" if self.annotation is bool else f" [{default}]"
+
+
+def flags_in(cls: type, heading: str | None = None, place: tuple[str, ...] = ()) -> Iterator[Flag]:
+    """The flags of a dataclass and of those inside it, under the headings that begin with them."""
+    types = typing.get_type_hints(cls)
+    for field in dataclasses.fields(cls):
+        heading = field.metadata.get("group") or heading
+        here = (*place, field.name)
+        inner = dataclass_in(types[field.name])
+        if inner is not None:
+            yield from flags_in(inner, heading, here)
+        elif "help" in field.metadata:
+            optional = type(None) in typing.get_args(types[field.name])
+            annotation = typing.get_args(types[field.name])[0] if optional else types[field.name]
+            yield Flag(field, annotation, heading, here)
+
+
+def filled(cls: type, flags: Iterable[Flag], parsed: Mapping[str, Any]) -> Any:
+    """Fill a command's options with what was given; numbers out of bounds are refused."""
+    given: dict[str, Any] = {}
+    problems: list[str] = []
+    for flag in flags:
+        value = parsed[flag.field.name]
+        if value is None or value == [] or value == ():
+            continue
+        if isinstance(value, tuple):
+            value = list(value)
+        problems += flag.problems(value)
+        inside = given
+        for name in flag.place[:-1]:
+            inside = inside.setdefault(name, {})
+        inside[flag.field.name] = value
+    if problems:
+        raise SconesError(f"{'; '.join(problems)}.")
+    for name, annotation in typing.get_type_hints(cls).items():
+        if typing.get_origin(annotation) is Given:
+            given[name] = Given(typing.get_args(annotation)[0], given.get(name, {}))
+        elif dataclass_in(annotation):
+            given.setdefault(name, {})
+    return from_section(cls, given, "The command line")
+
+
+def _choices(annotation: Any) -> tuple[str, ...]:
+    return typing.get_args(annotation) if typing.get_origin(annotation) is Literal else ()
+
+
+def completion(values: tuple[str, ...]) -> Callable[[str], list[str]]:
+    def complete(incomplete: str) -> list[str]:
+        return [value for value in values if value.startswith(incomplete)]
+
+    return complete
 
 
 # Help pages: examples as they were written, options and commands under headings, 80 columns.
@@ -87,21 +231,12 @@ class Command(TyperCommand):
         _write_parameters(self.get_params(ctx), ctx, formatter)
 
 
-class OptionsCommand(Command):
-    """A command whose flags are the fields of a dataclass, the options of the function it runs."""
-
-    def __init__(self, *, run: Callable[[Any], None], options: type, **more: Any) -> None:
-        flags = tuple(flags_in(options))
-
-        def call(**given: Any) -> None:
-            run(filled(options, flags, given))
-
-        parameters = [flag.parameter() for flag in flags]
-        super().__init__(**more | {"params": parameters, "callback": call})
-
-
 class Group(TyperGroup):
-    """All commands; its help page shows them under headings, before its own options."""
+    """Several commands; its help page shows them under headings, before its own options."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Their names alone: whoever looks at the commands imports them."""
+        return list(self.commands)
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
         """Write the introduction."""
@@ -159,48 +294,68 @@ def _write_lists(rows: dict[str, list[tuple[str, str]]], formatter: Any) -> None
 # The commands.
 
 
-def _new_group(name: str, help: str, epilog: str | None = None) -> typer.Typer:
-    return typer.Typer(
-        name=name,
-        cls=Group,
-        help=help,
-        epilog=epilog,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-
-
-def _add(
-    group: typer.Typer, name: str, command: Callable[..., None], heading: str | None = None
-) -> None:
-    """Add a command: its flags are the fields of the dataclass that it takes as `options`."""
-    cls = typing.get_type_hints(command).get("options")
-    if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):
+def _command(name: str, run: Callable[..., None], heading: str | None = None) -> Any:
+    """A command whose flags are the fields of the dataclass that it takes as `options`."""
+    about: Any = {"rich_help_panel": heading, "help": inspect.getdoc(run)}
+    cls = typing.get_type_hints(run).get("options")
+    if not dataclasses.is_dataclass(cls):
         # One of the paper's, whose flags are its parameters, which Typer reads.
-        group.command(name, cls=Command, rich_help_panel=heading)(command)
-        return
-    made: Any = partial(OptionsCommand, run=command, options=cls)
-    group.command(name, cls=made, help=command.__doc__, rich_help_panel=heading)(_nothing)
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+        alone.command(name, cls=Command, **about)(run)
+        return typer.main.get_command(alone)
+    flags = tuple(flags_in(cls))
+
+    def call(**given: Any) -> None:
+        run(filled(cls, flags, given))
+
+    parameters = [flag.parameter() for flag in flags]
+    return Command(name, callback=call, params=parameters, rich_markup_mode=None, **about)
 
 
-def _nothing() -> None:
-    """What Typer looks at for parameters where the options are a dataclass: there are none."""
+class Commands(Mapping[str, Any]):
+    """All commands by name, each imported when it is asked for."""
+
+    def __init__(self) -> None:
+        self._places = {
+            name: (module, heading)
+            for heading, modules in _COMMANDS.items()
+            for name, module in modules.items()
+        }
+
+    def __getitem__(self, name: str) -> Any:
+        module, heading = self._places[name]
+        found = getattr(import_module(f"scones.cli.{module}"), name)
+        if not isinstance(found, CommandGroup):
+            return _command(name, found, heading)
+        return Group(
+            name=name,
+            commands={inner: _command(inner, run) for inner, run in found.commands.items()},
+            help=found.help,
+            rich_help_panel=heading,
+            rich_markup_mode=None,
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
 
 
-def _add_group(name: str, help: str, commands: Mapping[str, Callable[..., None]]) -> None:
-    group = _new_group(name, help)
-    for command_name, command in commands.items():
-        _add(group, command_name, command)
-    app.add_typer(group, rich_help_panel="Experiments")
+class _Scones(Group):
+    def __init__(self, **more: Any) -> None:
+        super().__init__(**more | {"commands": Commands()})
 
 
-app = _new_group("scones", _HELP, _NEXT)
-for _heading, _commands in _COMMANDS.items():
-    for _command in _commands:
-        _add(app, _command.__name__, _command, _heading)
-_add_group("ibm3", IBM3_HELP, IBM3_COMMANDS)
-_add_group("paper", PAPER_HELP, PAPER_COMMANDS)
+app = typer.Typer(
+    name="scones",
+    cls=_Scones,
+    help=_HELP,
+    epilog=_NEXT,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
 @app.callback(invoke_without_command=True)
@@ -209,7 +364,7 @@ def _options(
     version: bool = typer.Option(False, "--version", help="Show versions and exit."),
 ) -> None:
     if version:
-        from scones.version import versions
+        from scones.files import versions
 
         typer.echo(versions())
         raise typer.Exit

@@ -1,17 +1,9 @@
-"""Flags made from options, and how commands show what they do and what they found.
-
-A command is a function of one dataclass, whose fields `option` and `argument` declare. Each field
-becomes a flag of the same name; a field that is a dataclass itself, or `Given` one, stands for the
-flags of all its fields. No flag has a default here: what was not given is left to the dataclass, or
-to a recipe.
-"""
+"""What several commands share: options, and how they show what they do and what they found."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import time
-import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,147 +11,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import typer
-import typer.main
-from typer.models import ParamMeta
 
 from scones.errors import SconesError
-from scones.options import (
-    REQUIRED,
-    Given,
-    argument,
-    bounds_broken,
-    dataclass_in,
-    from_section,
-    option,
-)
+from scones.options import REQUIRED, argument, option
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 
 @dataclass(frozen=True)
-class Flag:
-    """A field that is a flag or an argument, and where it stands among the options."""
+class CommandGroup:
+    """Commands that stand behind a common name."""
 
-    field: dataclasses.Field[Any]
-    annotation: Any
-    heading: str | None
-    place: tuple[str, ...]
-    """The fields that lead to it; its own name is the last."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """How it is written on the command line."""
-        dashed = self.field.name.replace("_", "-")
-        usual = f"--{dashed}/--no-{dashed}" if self.annotation is bool else f"--{dashed}"
-        return self.field.metadata["flags"] or (usual,)
-
-    def parameter(self) -> Any:
-        """Make the parameter of the command."""
-        about = self.field.metadata
-        # A flag of options that a recipe may fill is missed by whoever puts the two together.
-        alone = len(self.place) == 1
-        required = alone and self.field.default is self.field.default_factory is REQUIRED
-        default = ... if required else None
-        info: Any
-        if about.get("positional"):
-            info = typer.Argument(default, metavar=about["metavar"], help=about["help"])
-        else:
-            choices = _choices(self.annotation) or about["values"]
-            info = typer.Option(
-                default,
-                *self.names,
-                metavar=about["metavar"] or "|".join(choices) or self._metavar(),
-                help=about["help"] + self._shown_default(),
-                autocompletion=completion(choices) if choices else None,
-                rich_help_panel=self.heading,
-                show_default=False,
-            )
-        # What a Literal takes is checked by `problems`, in our own words.
-        annotation = str if _choices(self.annotation) else self.annotation
-        annotation = annotation if required else annotation | None
-        meta = ParamMeta(name=self.field.name, default=info, annotation=annotation)
-        # Typer makes parameters of signatures, which it takes apart into these; the function that
-        # does it with one of them has no public name in newer versions.
-        if hasattr(typer.main, "get_click_param"):
-            return typer.main.get_click_param(meta)[0]
-        return typer.main._get_param(meta)
-
-    def problems(self, value: Any) -> list[str]:
-        """What is wrong with a value that was given."""
-        if self.field.metadata.get("positional"):
-            return []
-        name = self.names[0].partition("/")[0]
-        choices = _choices(self.annotation)
-        if choices and value not in choices:
-            return [f"{name} must be one of {', '.join(choices)}, not {value}"]
-        return bounds_broken(self.field, value, name)
-
-    def _metavar(self) -> str | None:
-        """What stands for each value of a list, as Typer would write it of one alone."""
-        if typing.get_origin(self.annotation) is not list:
-            return None
-        return f"<{typing.get_args(self.annotation)[0].__name__.lower()}>"
-
-    def _shown_default(self) -> str:
-        default = self.field.default
-        if default is REQUIRED and self.field.default_factory is not REQUIRED:
-            default = " ".join(map(str, self.field.default_factory()))
-        on_only = self.annotation is bool and "/" not in self.names[0]
-        if default in (None, REQUIRED, "") or on_only or self.field.metadata["help"].endswith("]"):
-            return ""
-        return f" [{('no', 'yes')[default]}]" if self.annotation is bool else f" [{default}]"
-
-
-def flags_in(cls: type, heading: str | None = None, place: tuple[str, ...] = ()) -> Iterator[Flag]:
-    """The flags of a dataclass and of those inside it, under the headings that begin with them."""
-    types = typing.get_type_hints(cls)
-    for field in dataclasses.fields(cls):
-        heading = field.metadata.get("group") or heading
-        here = (*place, field.name)
-        inner = dataclass_in(types[field.name])
-        if inner is not None:
-            yield from flags_in(inner, heading, here)
-        elif "help" in field.metadata:
-            optional = type(None) in typing.get_args(types[field.name])
-            annotation = typing.get_args(types[field.name])[0] if optional else types[field.name]
-            yield Flag(field, annotation, heading, here)
-
-
-def filled(cls: type, flags: Iterable[Flag], parsed: Mapping[str, Any]) -> Any:
-    """Fill a command's options with what was given; numbers out of bounds are refused."""
-    given: dict[str, Any] = {}
-    problems: list[str] = []
-    for flag in flags:
-        value = parsed[flag.field.name]
-        if value is None or value == [] or value == ():
-            continue
-        if isinstance(value, tuple):
-            value = list(value)
-        problems += flag.problems(value)
-        inside = given
-        for name in flag.place[:-1]:
-            inside = inside.setdefault(name, {})
-        inside[flag.field.name] = value
-    if problems:
-        raise SconesError(f"{'; '.join(problems)}.")
-    for name, annotation in typing.get_type_hints(cls).items():
-        if typing.get_origin(annotation) is Given:
-            given[name] = Given(typing.get_args(annotation)[0], given.get(name, {}))
-        elif dataclass_in(annotation):
-            given.setdefault(name, {})
-    return from_section(cls, given, "The command line")
-
-
-def _choices(annotation: Any) -> tuple[str, ...]:
-    return typing.get_args(annotation) if typing.get_origin(annotation) is Literal else ()
-
-
-def completion(values: tuple[str, ...]) -> Callable[[str], list[str]]:
-    def complete(incomplete: str) -> list[str]:
-        return [value for value in values if value.startswith(incomplete)]
-
-    return complete
+    help: str
+    commands: Mapping[str, Callable[..., None]]
 
 
 # Options that several commands have, and what they mean.

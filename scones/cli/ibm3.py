@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from scones.cli.flags import (
+    CommandGroup,
     answer,
     dos_option,
     json_option,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from scones.ibm3.parameters import Parameters
     from scones.ibm3.sampling import Sampler
 
-IBM3_HELP = """\
+_HELP = """\
 Make languages with a dial for ambiguity: IBM Model 3.
 
 It tells how a sentence of one language comes from one of another, word by word. Fitted to real text
@@ -335,9 +336,9 @@ def measure(options: Measure) -> None:
         scones ibm3 measure de-en.ibm3 --store data/de-en -T 0.1 -T 1 -o out
     """
     from scones.analysis.figures import draw_ambiguity
+    from scones.files import versions
     from scones.ibm3.ambiguity import markdown, measure_over
     from scones.ibm3.parameters import Parameters
-    from scones.version import versions
 
     measuring, output = options.measuring, options.output
     parameters = Parameters.load(options.model)
@@ -388,9 +389,6 @@ def _sources(options: Measure, parameters: Parameters) -> Any:
     return split.sources.gather(np.arange(min(options.sentences, len(split))))
 
 
-IBM3_COMMANDS: dict[str, Callable[..., None]] = {
-    "fit": fit,
-    "import": import_tables,
-    "sample": sample,
-    "measure": measure,
-}
+ibm3 = CommandGroup(
+    _HELP, {"fit": fit, "import": import_tables, "sample": sample, "measure": measure}
+)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from scones.cli.flags import CommandGroup
 from scones.cli.paper_check import check
 from scones.cli.paper_report import report
 from scones.cli.paper_run import run, score
 
-PAPER_HELP = """\
+_HELP = """\
 Reproduce the paper: run its experiments, and write its tables and figures.
 
 A recipe holds the experiments of a direction; results of all directions lie in one folder:
@@ -20,9 +19,4 @@ A recipe holds the experiments of a direction; results of all directions lie in 
     scones paper check results --cells 10   # BLEU cells, computed again
 """
 
-PAPER_COMMANDS: dict[str, Callable[..., None]] = {
-    "run": run,
-    "score": score,
-    "report": report,
-    "check": check,
-}
+paper = CommandGroup(_HELP, {"run": run, "score": score, "report": report, "check": check})

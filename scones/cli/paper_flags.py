@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from scones.cli.flags import completion
+from scones.cli.commands import completion
 
 
 def choice(*names: str, values: Iterable[str], help: str) -> Any:

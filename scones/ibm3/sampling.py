@@ -52,7 +52,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scones.errors import SconesError, optional_import
-from scones.files import new_folder, write_json
+from scones.files import new_folder, versions, write_json
 from scones.ibm3.options import MAX_LENGTH, SampleOptions
 from scones.ibm3.parameters import Parameters
 from scones.text.store import (
@@ -63,7 +63,6 @@ from scones.text.store import (
     flat_sentences,
 )
 from scones.text.workers import usable_cores
-from scones.version import versions
 
 ATTEMPTS = 100
 FROZEN = 1e-6

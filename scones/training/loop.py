@@ -37,7 +37,7 @@ from torch import Tensor
 
 from scones.errors import SconesError
 from scones.evaluation.metrics import bleu
-from scones.files import sole_use
+from scones.files import commit, sole_use
 from scones.hardware import choose_device, choose_precision, matrix_rate
 from scones.model.folder import ModelFacts, ModelFolder, read_facts
 from scones.model.transformer import Transformer
@@ -64,7 +64,7 @@ from scones.training.data import (
 from scones.training.log import Logger, Throughput
 from scones.training.optimizers import finite_step, learning_rate, make_optimizer
 from scones.training.options import Experiment, TrainOptions, check_data, check_run_config
-from scones.version import __version__, commit
+from scones.version import __version__
 
 _GO_ON = "The same command goes on from the last checkpoint, also with another number of processes."
 _PERSISTENT = 10  # steps in a row that are not finite, after which a run will not recover

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scones.errors import SconesError
-from scones.files import write_file
+from scones.files import versions, write_file
 from scones.paper.report import published
 from scones.paper.report.document import NOT_RUN, Document, Figure
 from scones.paper.report.html import page
@@ -24,7 +24,6 @@ from scones.paper.report.study import NEWS, SEARCHES, Study
 from scones.paper.report.synthetic import synthetic
 from scones.paper.report.verdicts import verdicts
 from scones.paper.results import Results, reading
-from scones.version import versions
 
 
 @dataclass(frozen=True)
