@@ -53,17 +53,19 @@ def option(
     most: float | None = None,
     above: float | None = None,
     below: float | None = None,
+    shared: bool = False,
 ) -> Any:
     """A dataclass field with its default, its help text and its bounds; a list default is copied.
 
     `group` is a heading in `--help`: of this field and those behind it, up to the next heading.
     `flags` are its names on the command line where they are not `--field-name`, or for a bool
     `--field-name/--no-field-name`. `values` are offered, but others are taken too; a field that
-    takes nothing else has a `Literal` type.
+    takes nothing else has a `Literal` type. What is `shared` by many commands stands last in
+    `--help`.
     """
     bounds = {"least": least, "most": most, "above": above, "below": below}
     metadata: dict[str, Any] = {"help": help, "group": group, "bounds": bounds}
-    metadata |= {"flags": flags, "metavar": metavar, "values": values}
+    metadata |= {"flags": flags, "metavar": metavar, "values": values, "shared": shared}
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -96,6 +98,17 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
         if isinstance(value, dict) and isinstance(below.get(name), dict):
             merged[name] = _merged(below[name], value)
     return merged
+
+
+class Checked:
+    """Options that refuse what makes no sense as soon as they are made."""
+
+    def __post_init__(self) -> None:
+        if problems := self.problems():
+            raise SconesError(f"{'; '.join(problems)}.")
+
+    def problems(self) -> list[str]:
+        return out_of_bounds(self)
 
 
 def out_of_bounds(options: Any) -> list[str]:

@@ -276,14 +276,17 @@ class Translator:
             if length_penalty:
                 raise SconesError("Exact search ranks by probability; leave out length_penalty.")
             options = ExactOptions(
-                n_best, threshold if search == "all" else None, max_states, max_seconds
+                n_best,
+                threshold if search == "all" else None,
+                max_states=max_states,
+                max_seconds=max_seconds,
             )
             exactly = dict(self.exact(sentences, options, beam_size, too_long, first_number))
             return [exactly[index].translations for index in range(len(sentences))]
         # Whoever says nothing about scores gets them where they can be had.
         if scores is None:
             scores = self._searcher.tells_scores
-        plainly = SearchOptions(search, beam_size, n_best, length_penalty, scores, max_tokens)
+        plainly = SearchOptions(search, beam_size, n_best, length_penalty, max_tokens, scores)
         ids = self._encode(sentences, too_long, first_number)
         real = [index for index, tokens in enumerate(ids) if tokens]
         found = self._searcher.search([ids[index] for index in real], plainly)

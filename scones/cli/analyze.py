@@ -11,20 +11,13 @@ from typing import TYPE_CHECKING
 import typer
 
 from scones.cli.flags import (
-    Precision,
-    TooLong,
+    DeviceFlag,
+    ReferencesFlag,
+    TranslatingFlags,
     answer,
-    bytes_of,
-    device_option,
-    dos_option,
-    json_option,
-    max_memory_option,
-    max_states_option,
     named_paths,
-    precision_option,
     progress,
     publish,
-    references_option,
     table,
 )
 from scones.errors import SconesError
@@ -37,15 +30,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnTestSet:
+class OnTestSet(ReferencesFlag, DeviceFlag):
     """What both commands take."""
 
     models: list[str] = argument("Model folders as FOLDER or NAME=FOLDER.", "MODEL")
     source: Path = option(REQUIRED, "The test set's source text.")
-    reference: list[Path] = references_option()
-    device: str = device_option()
-    dos: bool = dos_option()
-    as_json: bool = json_option()
 
     def folders(self) -> dict[str, Path]:
         return named_paths(self.models, "models", "FOLDER")
@@ -54,7 +43,7 @@ class OnTestSet:
         """The sources, and behind them the references, set by set."""
         from scones.text.reading import read_aligned
 
-        return read_aligned([self.source, *self.reference], dos=self.dos)
+        return read_aligned([self.source, *self.references], dos=self.dos)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +146,7 @@ def _translations(result: Comparison, index: int, judged: list[Judged]) -> Itera
 
 
 @dataclass(frozen=True, kw_only=True)
-class Analyze(OnTestSet):
+class Analyze(OnTestSet, TranslatingFlags):
     """What `scones analyze` takes."""
 
     output: Path = option(
@@ -169,15 +158,9 @@ class Analyze(OnTestSet):
         "sentences.",
     )
     no_exact: bool = option(False, "Beams alone, no exact search.", flags=("--no-exact",))
-    max_states: int = max_states_option()
-    max_seconds: float | None = option(None, "Time of exact search, for all sentences of a model.")
-    sentence_seconds: float | None = option(None, "Time of exact search, a sentence.")
-    max_memory: float | None = max_memory_option()
     sentences: int | None = option(
         None, "Take only so many sentences, the first of the text.", least=1
     )
-    too_long: TooLong = option("error", "What to do with a sentence beyond a model's limit.")
-    precision: Precision = precision_option()
 
 
 def analyze(options: Analyze) -> None:
@@ -196,14 +179,7 @@ def analyze(options: Analyze) -> None:
     from scones.analysis.analyze import Analyzer
     from scones.analysis.figures import draw
     from scones.analysis.tables import markdown
-    from scones.search.frontier import ExactOptions
 
-    limits = ExactOptions(
-        max_states=options.max_states,
-        max_seconds=options.max_seconds,
-        sentence_seconds=options.sentence_seconds,
-        max_memory=bytes_of(options.max_memory),
-    )
     sources, *references = options.texts()
     with progress("sentences") as show:
         result = Analyzer(
@@ -212,7 +188,7 @@ def analyze(options: Analyze) -> None:
             references=[texts[: options.sentences] for texts in references],
             folder=options.output,
             beam_sizes=options.beam_size,
-            limits=None if options.no_exact else limits,
+            limits=None if options.no_exact else options.exact_options(),
             device=options.device,
             precision=options.precision,
             too_long=options.too_long,

@@ -56,26 +56,16 @@ Where to go next: `scones COMMAND --help` says what goes in and what comes out, 
 
 # Headings, and below each the commands with the module of `scones.cli` that has them.
 _COMMANDS = {
-    "From text to a model": {
-        "creamtea": "prepare",
-        "prepare": "prepare",
-        "train": "train",
-        "tune": "train",
-    },
-    "Use a model": {
-        "translate": "translate",
-        "score": "translate",
-        "info": "info",
-        "export": "export",
-        "shortlist": "export",
-    },
-    "Judge": {"evaluate": "evaluate", "compare": "analyze", "analyze": "analyze"},
-    "Experiments": {
-        "replicate": "replicate",
-        "synthetic": "synthetic",
-        "ibm3": "ibm3",
-        "paper": "paper",
-    },
+    "From text to a model": ("prepare:creamtea", "prepare:prepare", "train:train", "train:tune"),
+    "Use a model": (
+        "translate:translate",
+        "translate:score",
+        "info:info",
+        "export:export",
+        "export:shortlist",
+    ),
+    "Judge": ("evaluate:evaluate", "analyze:compare", "analyze:analyze"),
+    "Experiments": ("replicate:replicate", "synthetic:synthetic", "ibm3:ibm3", "paper:paper"),
 }
 
 # A wrong flag, command or value. Newer versions of Typer bring their own copy of click, older ones
@@ -102,6 +92,12 @@ class Flag:
         dashed = self.field.name.replace("_", "-")
         usual = f"--{dashed}/--no-{dashed}" if self.annotation is bool else f"--{dashed}"
         return self.field.metadata["flags"] or (usual,)
+
+    @property
+    def rank(self) -> int:
+        """Arguments stand first in `--help`, and what many commands have last."""
+        about = self.field.metadata
+        return 0 if about.get("positional") else 2 if about["shared"] else 1
 
     def parameter(self) -> Any:
         """Make the parameter of the command."""
@@ -303,7 +299,7 @@ def _command(name: str, run: Callable[..., None], heading: str | None = None) ->
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
         alone.command(name, cls=Command, **about)(run)
         return typer.main.get_command(alone)
-    flags = tuple(flags_in(cls))
+    flags = sorted(flags_in(cls), key=lambda flag: flag.rank)
 
     def call(**given: Any) -> None:
         run(filled(cls, flags, given))
@@ -316,11 +312,11 @@ class Commands(Mapping[str, Any]):
     """All commands by name, each imported when it is asked for."""
 
     def __init__(self) -> None:
-        self._places = {
-            name: (module, heading)
-            for heading, modules in _COMMANDS.items()
-            for name, module in modules.items()
-        }
+        self._places: dict[str, tuple[str, str]] = {}
+        for heading, commands in _COMMANDS.items():
+            for command in commands:
+                module, _, name = command.partition(":")
+                self._places[name] = (module, heading)
 
     def __getitem__(self, name: str) -> Any:
         module, heading = self._places[name]

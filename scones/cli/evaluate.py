@@ -7,14 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scones.cli.flags import (
-    answer,
-    dos_option,
-    json_option,
-    named_paths,
-    references_option,
-    table,
-)
+from scones.cli.flags import ReferencesFlag, answer, named_paths, table
 from scones.evaluation.metrics import (
     LEARNED_METRICS,
     METRIC_NAMES,
@@ -28,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate:
+class Evaluate(ReferencesFlag):
     """What `scones evaluate` takes."""
 
     hypotheses: list[str] = argument(
@@ -36,7 +29,6 @@ class Evaluate:
         "more, each is tested against the first.",
         "HYP",
     )
-    references: list[Path] = references_option()
     metrics: list[str] = option(
         list(SACREBLEU_METRICS),
         "What to compute; may be repeated.",
@@ -49,8 +41,6 @@ class Evaluate:
     tokenize: str = option("13a", "BLEU's tokenizer.", values=TOKENIZERS)
     resamples: int = option(1000, "How often the bootstrap draws.")
     seed: int = option(12345, "The seed of the bootstrap.")
-    dos: bool = dos_option()
-    as_json: bool = json_option()
 
     def settings(self, metric: str, sources: list[str] | None) -> dict[str, Any]:
         """What every function that scores needs to know."""

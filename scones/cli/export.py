@@ -6,13 +6,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from scones.cli.flags import answer, dos_option, json_option, overwrite_option
+from scones.cli.flags import DosFlag, JsonFlag, OverwriteFlag, answer
 from scones.errors import SconesError
 from scones.options import argument, option
 
 
 @dataclass(frozen=True, kw_only=True)
-class Export:
+class Export(DosFlag, OverwriteFlag, JsonFlag):
     """What `scones export` takes."""
 
     model: Path = argument("A model folder, or a pocket model's name.", "MODEL")
@@ -38,9 +38,6 @@ class Export:
         "A JSON file of what the model card tells (pocket, huggingface): name, licence, data, "
         "tests, signature, limits.",
     )
-    dos: bool = dos_option()
-    overwrite: bool = overwrite_option("an export")
-    as_json: bool = json_option()
 
     @property
     def folder(self) -> Path:
@@ -112,7 +109,7 @@ def _as_folder(options: Export) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MakeShortlist:
+class MakeShortlist(OverwriteFlag, JsonFlag):
     """What `scones shortlist` takes."""
 
     store: Path = argument("A store of scones prepare.", "STORE")
@@ -120,8 +117,6 @@ class MakeShortlist:
     per_token: int = option(100, "Target pieces for each different piece of a source sentence.")
     frequent: int = option(500, "Target pieces for every sentence, the most frequent ones.")
     pairs: int = option(500_000, "Sentence pairs to learn from, taken evenly from the store.")
-    overwrite: bool = overwrite_option("the file")
-    as_json: bool = json_option()
 
 
 def shortlist(options: MakeShortlist) -> None:
@@ -142,8 +137,7 @@ def shortlist(options: MakeShortlist) -> None:
     out = options.out
     if out.is_dir():
         raise SconesError(f"{out} is a folder; name a file in it.")
-    if out.exists() and not options.overwrite:
-        raise SconesError(f"{out} exists already; choose another name or pass --overwrite.")
+    options.check_new(out)
     store = TokenStore.open(options.store)
     made = Shortlist.make(store, options.per_token, options.frequent, options.pairs)
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from scones.errors import SconesError
-from scones.options import REQUIRED, argument, option
+from scones.options import REQUIRED, option
+from scones.search.options import ExactLimits
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from scones.search.frontier import ExactOptions
 
 
 @dataclass(frozen=True)
@@ -27,73 +30,78 @@ class CommandGroup:
     commands: Mapping[str, Callable[..., None]]
 
 
-# Options that several commands have, and what they mean.
+# Options that several commands have; a command inherits them.
 
 
-def device_option() -> Any:
-    """Where to compute."""
-    values = ("auto", "cpu", "cuda")
-    return option("auto", "Where to compute; cuda:N for a certain GPU.", values=values)
-
-
-def precision_option() -> Any:
-    """The numbers of matrix products: a `Precision`."""
-    return option("float32", "Of matrix products; bf16 is less exact.")
-
-
-Precision = Literal["float32", "bf16"]
-TooLong = Literal["error", "cut", "skip"]
-
-
-def too_long_option() -> Any:
-    """What becomes of a sentence that a model does not take: a `TooLong`."""
-    return option(
-        "error",
-        "What to do with a sentence beyond the model's limit: stop, cut it, or skip it (an empty "
-        "line); cut and skip warn.",
+@dataclass(frozen=True, kw_only=True)
+class JsonFlag:
+    as_json: bool = option(
+        False, "Print JSON, and nothing else, to standard output.", flags=("--json",), shared=True
     )
 
 
-def dos_option() -> Any:
-    """Whether text may come from Windows."""
-    return option(False, "Accept Windows line ends and byte-order marks.", flags=("--dos",))
+@dataclass(frozen=True, kw_only=True)
+class DosFlag:
+    dos: bool = option(
+        False, "Accept Windows line ends and byte-order marks.", flags=("--dos",), shared=True
+    )
 
 
-def json_option() -> Any:
-    """Whether another program reads the answer."""
-    return option(False, "Print JSON, and nothing else, to standard output.", flags=("--json",))
+@dataclass(frozen=True, kw_only=True)
+class OverwriteFlag:
+    overwrite: bool = option(False, "Replace what is there.", flags=("--overwrite",), shared=True)
+
+    def check_new(self, path: Path) -> None:
+        """Refuse a path that exists before the work, which takes long; saving checks again."""
+        if path.exists() and not self.overwrite:
+            raise SconesError(f"{path} exists already; choose another name or pass --overwrite.")
 
 
-def overwrite_option(what: str) -> Any:
-    """Whether what is there may go."""
-    return option(False, f"Replace {what} if it exists.", flags=("--overwrite",))
+@dataclass(frozen=True, kw_only=True)
+class DeviceFlag:
+    device: str = option(
+        "auto",
+        "Where to compute; cuda:N for a certain GPU.",
+        values=("auto", "cpu", "cuda"),
+        shared=True,
+    )
 
 
-def references_option() -> Any:
-    """The target side of a test set."""
-    flags = ("--reference", "-r")
-    return option(REQUIRED, "References; may be repeated.", flags=flags, metavar="FILE")
+@dataclass(frozen=True, kw_only=True)
+class TranslatingFlags(DeviceFlag, ExactLimits):
+    """What every command takes that translates with any search."""
+
+    precision: Literal["float32", "bf16"] = option(
+        "float32", "Of matrix products; bf16 is less exact.", shared=True
+    )
+    too_long: Literal["error", "cut", "skip"] = option(
+        "error",
+        "What to do with a sentence beyond the model's limit: stop, cut it, or skip it (an empty "
+        "line); cut and skip warn.",
+        shared=True,
+    )
+    max_memory: float | None = option(
+        None, "Gigabytes that exact search may take beside the model.", above=0, most=1e9
+    )
+
+    def exact_options(self, n_best: int = 1, threshold: float | None = None) -> ExactOptions:
+        from scones.search.frontier import ExactOptions
+
+        return ExactOptions(
+            n_best,
+            threshold,
+            max_states=self.max_states,
+            max_seconds=self.max_seconds,
+            sentence_seconds=self.sentence_seconds,
+            max_memory=None if self.max_memory is None else int(self.max_memory * 1e9),
+        )
 
 
-def store_argument() -> Any:
-    """What to train on."""
-    return argument("What scones prepare made.", "STORE")
-
-
-def max_states_option() -> Any:
-    """The limit of exact search that everybody knows."""
-    return option(1_000_000, "Prefixes that exact search may look at, a sentence.")
-
-
-def max_memory_option() -> Any:
-    """The limit of exact search in gigabytes, for `bytes_of`."""
-    help = "Gigabytes that exact search may take beside the model."
-    return option(None, help, above=0, most=1e9)
-
-
-def bytes_of(gigabytes: float | None) -> int | None:
-    """A limit of memory in bytes."""
-    return None if gigabytes is None else int(gigabytes * 1e9)
+@dataclass(frozen=True, kw_only=True)
+class ReferencesFlag(DosFlag, JsonFlag):
+    references: list[Path] = option(
+        REQUIRED, "References; may be repeated.", flags=("--reference", "-r"), metavar="FILE"
+    )
 
 
 def named_paths(arguments: Sequence[str], things: str, form: str) -> dict[str, Path]:

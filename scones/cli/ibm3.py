@@ -12,10 +12,10 @@ import typer
 
 from scones.cli.flags import (
     CommandGroup,
+    DosFlag,
+    JsonFlag,
+    OverwriteFlag,
     answer,
-    dos_option,
-    json_option,
-    overwrite_option,
     progress,
     publish,
     table,
@@ -45,36 +45,30 @@ ways there are to say the same:
 """
 
 
-def new_model_argument() -> Any:
-    return argument("The folder to make.", "MODEL")
+@dataclass(frozen=True, kw_only=True)
+class NewModel(OverwriteFlag, JsonFlag):
+    """What both commands take that make a model."""
 
-
-def model_argument() -> Any:
-    return argument("A folder of scones ibm3 fit or import.", "MODEL")
-
-
-def subwords_option() -> Any:
-    return option(None, "The SentencePiece model whose pieces are the words.")
-
-
-def show_option() -> Any:
-    return option(20, "Show the translations of so many frequent source words.")
+    subwords: Path | None = option(None, "The SentencePiece model whose pieces are the words.")
+    show: int = option(20, "Show the translations of so many frequent source words.")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fit:
+class Fitted:
+    """What both commands take that use a model."""
+
+    model: Path = argument("A folder of scones ibm3 fit or import.", "MODEL")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit(NewModel, DosFlag):
     """What `scones ibm3 fit` takes."""
 
-    model: Path = new_model_argument()
+    model: Path = argument("The folder to make.", "MODEL")
     store: Path | None = option(None, "A store of scones prepare, whose pieces are the words.")
     source: Path | None = option(None, "Without a store: source text, one sentence a line.")
     target: Path | None = option(None, "And its translation.")
-    subwords: Path | None = subwords_option()
-    dos: bool = dos_option()
     pairs: int | None = option(None, "Fit to so many pairs, taken evenly from all.", least=1)
-    show: int = show_option()
-    overwrite: bool = overwrite_option("the folder")
-    as_json: bool = json_option()
     fit: FitOptions
 
 
@@ -93,7 +87,7 @@ def fit(options: Fit) -> None:
     """
     from scones.ibm3.fitting import fit as fit_model
 
-    _check_new(options.model, options.overwrite)
+    options.check_new(options.model)
     corpus = _corpus(options)
     with progress("done") as show:
 
@@ -113,17 +107,13 @@ def fit(options: Fit) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Import:
+class Import(NewModel):
     """What `scones ibm3 import` takes."""
 
     prefix: Path = argument("What the tables' names begin with.", "PREFIX")
-    model: Path = new_model_argument()
+    model: Path = argument("The folder to make.", "MODEL")
     source_vocabulary: Path = option(REQUIRED, "The .vcb file of the language of GIZA's flag -S.")
     target_vocabulary: Path = option(REQUIRED, "The .vcb file of the language of GIZA's flag -T.")
-    subwords: Path | None = subwords_option()
-    show: int = show_option()
-    overwrite: bool = overwrite_option("the folder")
-    as_json: bool = json_option()
     cut: Cut
 
 
@@ -142,7 +132,7 @@ def import_tables(options: Import) -> None:
     from scones.ibm3.giza import import_tables as read_tables
     from scones.text.subwords import Subwords
 
-    _check_new(options.model, options.overwrite)
+    options.check_new(options.model)
     parameters, counts = read_tables(
         options.prefix,
         options.source_vocabulary,
@@ -152,12 +142,6 @@ def import_tables(options: Import) -> None:
     )
     parameters.save(options.model, overwrite=options.overwrite)
     _show(options, parameters, counts)
-
-
-def _check_new(model: Path, overwrite: bool) -> None:
-    # Before the work, which takes long; saving checks again.
-    if model.exists() and not overwrite:
-        raise SconesError(f"{model} exists already; choose another name or pass --overwrite.")
 
 
 def _corpus(options: Fit) -> StorePairs | FilePairs:
@@ -207,10 +191,9 @@ def _report_tables(report: FitReport) -> Iterator[Table]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sample:
+class Sample(Fitted, OverwriteFlag):
     """What `scones ibm3 sample` takes."""
 
-    model: Path = model_argument()
     temperature: float = option(
         1.0,
         "γ: near 0 only what is most probable; 1 is the model.",
@@ -224,7 +207,6 @@ class Sample:
     pairs: int | None = option(
         None, "Take only so many training pairs of the store, the first.", least=1
     )
-    overwrite: bool = overwrite_option("the store")
     report: Path | None = option(None, "Write what became of all sentences here.", metavar="FILE")
 
 
@@ -304,10 +286,9 @@ def _sentence(counts: dict[str, int]) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measure:
+class Measure(Fitted, DosFlag, JsonFlag):
     """What `scones ibm3 measure` takes."""
 
-    model: Path = model_argument()
     output: Path = option(
         REQUIRED, "Where table and plot go.", flags=("--output", "-o"), metavar="FOLDER"
     )
@@ -320,8 +301,6 @@ class Measure:
     )
     sentences: int = option(2000, "Take so many sentences, the first.", least=1)
     measuring: MeasureOptions
-    dos: bool = dos_option()
-    as_json: bool = json_option()
 
 
 def measure(options: Measure) -> None:

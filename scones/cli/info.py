@@ -10,18 +10,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scones.cli.flags import answer, json_option
+from scones.cli.flags import JsonFlag, answer
 from scones.errors import SconesError
 from scones.files import read_json
 from scones.options import argument
 
 
 @dataclass(frozen=True, kw_only=True)
-class Info:
+class Info(JsonFlag):
     """What `scones info` takes."""
 
     folder: Path = argument("A model folder or a pocket model's name, a run or a store.", "MODEL")
-    as_json: bool = json_option()
 
 
 def info(options: Info) -> None:

@@ -6,14 +6,14 @@ import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
-from scones.cli.flags import answer, json_option, progress, table
+from scones.cli.flags import JsonFlag, answer, progress, table
 from scones.errors import SconesError
 from scones.options import Given, argument, load_recipe, option
 from scones.text.cleaning import PrepareConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class CreamTea:
+class CreamTea(JsonFlag):
     """What `scones creamtea` takes."""
 
     folder: Path = argument("The folder to make.", "FOLDER")
@@ -21,7 +21,6 @@ class CreamTea:
     dev: int = option(500, "Development sentences, all references.")
     test: int = option(1_000, "Test sentences, all references.")
     seed: int = option(1, "The same seed gives the same corpus.")
-    as_json: bool = json_option()
 
 
 def creamtea(options: CreamTea) -> None:
@@ -47,7 +46,7 @@ def creamtea(options: CreamTea) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prepare:
+class Prepare(JsonFlag):
     """What `scones prepare` takes."""
 
     store: Path = argument("The folder to make.", "STORE")
@@ -62,7 +61,6 @@ class Prepare:
     recipe: Path | None = option(
         None, "A TOML file whose section [prepare] gives what no flag gives."
     )
-    as_json: bool = json_option()
 
 
 def prepare(options: Prepare) -> None:

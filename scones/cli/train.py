@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from scones.cli.flags import answer, json_option, print_json, store_argument, table
+from scones.cli.flags import JsonFlag, answer, print_json, table
 from scones.errors import SconesError
 from scones.model.config import ModelOptions
 from scones.options import Given, argument, load_recipe, option
@@ -23,55 +23,61 @@ if TYPE_CHECKING:
     from scones.training.options import Experiment
 
 
-def smoothing_option() -> Any:
-    """A setting that every output layer so far has."""
-    return option(None, "λ: how far labels are from 0 and 1 [0.0]", "Output")
+@dataclass(frozen=True, kw_only=True)
+class Training(JsonFlag):
+    """What both commands take."""
+
+    store: Path = argument("What scones prepare made.", "STORE")
+    folder: Path = argument("The model folder to make.", "MODEL")
+    recipe: Path | None = option(
+        None, "A TOML file with what no flag gives: [model] [output] [train]"
+    )
+    model: Given[ModelOptions]
+    train: Given[TrainOptions]
+    label_smoothing: float | None = option(
+        None, "λ: how far labels are from 0 and 1 [0.0]", "Output"
+    )
+
+    def experiment(self, layer: str | None, output: dict[str, Any]) -> Experiment:
+        """Put together what the recipe says and, over it, what the flags say."""
+        from scones.training.options import Experiment
+
+        if self.label_smoothing is not None:
+            output = {"label_smoothing": self.label_smoothing, **output}
+        sections: dict[str, dict[str, Any]] = {"model": {}, "output": {}, "train": {}}
+        place = "flags"
+        if self.recipe is not None:
+            sections, place = load_recipe(self.recipe, *sections), str(self.recipe)
+        return Experiment(
+            self.model.over(sections["model"], f"{place} [model]"),
+            _output_layer(sections["output"], layer, output, f"{place} [output]"),
+            self.train.over(sections["train"], f"{place} [train]"),
+        )
 
 
-def recipe_option() -> Any:
-    """The file that gives what no flag gives."""
-    return option(None, "A TOML file with what no flag gives: [model] [output] [train]")
-
-
-@dataclass(frozen=True)
-class OutputFlags:
-    """The output layer and its settings, by name: any layer that is registered will do."""
+@dataclass(frozen=True, kw_only=True)
+class Train(Training):
+    """What `scones train` takes; any output layer that is registered will do."""
 
     output_layer: str | None = option(
         None,
         "what turns logits into probabilities [scones]",
-        "Output",
         values=tuple(layer_names()),
     )
     alpha: float | None = option(None, "α of SCONES: weight of the tokens that are not gold [0.5]")
-    label_smoothing: float | None = smoothing_option()
     output: list[str] = option(
         [], "another setting of the output layer; may be repeated", metavar="KEY=VALUE"
     )
 
     def settings(self) -> dict[str, Any]:
-        """The settings that were given, as a recipe would write them."""
-        aliases = {"alpha": self.alpha, "label_smoothing": self.label_smoothing}
-        settings = {name: value for name, value in aliases.items() if value is not None}
+        """The layer's own settings that were given, as a recipe would write them."""
+        settings = {} if self.alpha is None else {"alpha": self.alpha}
         for setting in self.output:
             name, equals, value = setting.partition("=")
             if not equals:
                 raise SconesError(f"--output {setting} is not KEY=VALUE, such as alpha=0.5.")
             settings[name] = _toml_value(value)
         return settings
-
-
-@dataclass(frozen=True, kw_only=True)
-class Train:
-    """What `scones train` takes."""
-
-    store: Path = store_argument()
-    folder: Path = argument("The model folder to make.", "MODEL")
-    recipe: Path | None = recipe_option()
-    as_json: bool = json_option()
-    output: OutputFlags
-    model: Given[ModelOptions]
-    train: Given[TrainOptions]
 
 
 def train(options: Train) -> None:
@@ -90,10 +96,7 @@ def train(options: Train) -> None:
     from scones.processes import is_first
     from scones.training.loop import train as train_model
 
-    settings = options.output.settings()
-    experiment = read_experiment(
-        options.recipe, options.model, options.train, options.output.output_layer, settings
-    )
+    experiment = options.experiment(options.output_layer, options.settings())
     result = train_model(experiment, options.store, options.folder)
     if is_first():
         sys.stderr.write(describe(result, options.folder) + "\n")
@@ -104,23 +107,16 @@ def train(options: Train) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tune:
+class Tune(Training):
     """What `scones tune` takes."""
 
-    store: Path = store_argument()
     folder: Path = argument("Where the models go.", "FOLDER")
-    recipe: Path | None = recipe_option()
-    as_json: bool = json_option()
     alphas: list[float] = option(
         [0.2, 0.5, 0.7, 1.0],
         "an α to try; may be repeated",
-        "Output",
         flags=("--alpha",),
         metavar="NUMBER",
     )
-    label_smoothing: float | None = smoothing_option()
-    model: Given[ModelOptions]
-    train: Given[TrainOptions]
 
 
 def tune(options: Tune) -> None:
@@ -136,9 +132,7 @@ def tune(options: Tune) -> None:
     from scones.processes import is_first
     from scones.training.tune import tune as tune_alpha
 
-    smoothing = options.label_smoothing
-    settings = {} if smoothing is None else {"label_smoothing": smoothing}
-    experiment = read_experiment(options.recipe, options.model, options.train, DEFAULT, settings)
+    experiment = options.experiment(DEFAULT, {})
     result = tune_alpha(experiment, options.store, options.folder, options.alphas)
     if is_first():
         title = "α by greedy BLEU on the development set"
@@ -155,27 +149,6 @@ def describe(result: TrainResult, folder: Path) -> str:
     return (
         f"{folder}: {result.steps} steps in {result.seconds / 60:.1f} minutes, {best}{skipped} "
         f"({result.reason})."
-    )
-
-
-def read_experiment(
-    recipe: Path | None,
-    model: Given[ModelOptions],
-    training: Given[TrainOptions],
-    layer: str | None,
-    output: dict[str, Any],
-) -> Experiment:
-    """Put together what the recipe says and, over it, what the flags say."""
-    from scones.training.options import Experiment
-
-    sections: dict[str, dict[str, Any]] = {"model": {}, "output": {}, "train": {}}
-    place = "flags"
-    if recipe is not None:
-        sections, place = load_recipe(recipe, *sections), str(recipe)
-    return Experiment(
-        model.over(sections["model"], f"{place} [model]"),
-        _output_layer(sections["output"], layer, output, f"{place} [output]"),
-        training.over(sections["train"], f"{place} [train]"),
     )
 
 

@@ -12,45 +12,21 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from scones.cli.flags import (
-    Precision,
-    TooLong,
-    bytes_of,
-    device_option,
-    dos_option,
-    max_memory_option,
-    max_states_option,
-    precision_option,
-    too_long_option,
-)
+from scones.cli.flags import DeviceFlag, DosFlag, TranslatingFlags
 from scones.errors import SconesError
 from scones.options import argument, option
+from scones.search.options import SearchFlags
 
 if TYPE_CHECKING:
-    from scones.search.frontier import ExactOptions
     from scones.translator import ExactTranslations, Translation, Translator
 
 
 @dataclass(frozen=True, kw_only=True)
-class Translate:
+class Translate(TranslatingFlags, SearchFlags):
     """What `scones translate` takes."""
 
     model: Path = argument("A model folder, an export, or a pocket model's name.", "MODEL")
-    search: Literal["greedy", "beam", "exact", "all"] = option(
-        "greedy",
-        "How to search; exact: the most probable translations of all, with a proof; all: every "
-        "translation above a probability.",
-    )
-    beam_size: int = option(4, "Hypotheses that beam search keeps; exact search begins with it.")
-    n_best: int = option(1, "Translations a sentence (beam, exact).")
-    length_penalty: float = option(0.0, "Rank by log-probability / length**p; 0: no normalisation.")
-    too_long: TooLong = too_long_option()
-    max_tokens: int | None = option(
-        None, "Padded tokens of a batch; by default what suits the device.", least=1
-    )
     chunk: int = option(2000, "Lines to read ahead and sort by length.", least=1)
-    device: str = device_option()
-    precision: Precision = precision_option()
     engine: Literal["auto", "torch", "ctranslate2"] = option(
         "auto", "What searches; auto: the fastest that gives the model's own output."
     )
@@ -59,10 +35,7 @@ class Translate:
         "A file of scones shortlist: only the pieces listed for a sentence are computed. Their "
         "scores stay exact under SCONES; under softmax they share all the probability.",
     )
-    threshold: float = option(0.1, "The least probability of a translation (all).")
-    max_states: int = max_states_option()
-    max_seconds: float | None = option(None, "Time for each chunk of lines (exact, all).")
-    max_memory: float | None = max_memory_option()
+    threshold: float = option(0.1, "The least probability of a translation (all).", above=0, most=1)
     as_json: bool = option(
         False, "A JSON object a line, tokens with probabilities.", flags=("--json",)
     )
@@ -92,18 +65,14 @@ def translate(options: Translate) -> None:
 
     if options.exactly and options.length_penalty:
         raise SconesError("Exact search ranks by probability; leave out --length-penalty.")
-    limits = _exact_options(options) if options.exactly else None
     with connected("What was not written yet is not translated; start again.") as processes:
         translator = load(
             options.model, options.device, options.precision, options.engine, options.shortlist
         )
         with translator.shared(processes) as reads_and_writes:
             if reads_and_writes:
-                if limits is None:
-                    answer = _answer(translator, options)
-                else:
-                    answer = _exact_answer(translator, options, limits)
-                _answer_all(answer, options.chunk * processes.count)
+                answer = _exact_answer if options.exactly else _answer
+                _answer_all(answer(translator, options), options.chunk * processes.count)
 
 
 Answer = Callable[[list[tuple[int, str]]], None]
@@ -130,21 +99,12 @@ def _answer(translator: Translator, options: Translate) -> Answer:
     return answer
 
 
-def _exact_options(options: Translate) -> ExactOptions:
-    from scones.search.frontier import ExactOptions
-
-    return ExactOptions(
-        options.n_best,
-        options.threshold if options.search == "all" else None,
-        options.max_states,
-        options.max_seconds,
-        max_memory=bytes_of(options.max_memory),
-    )
-
-
-def _exact_answer(translator: Translator, options: Translate, limits: ExactOptions) -> Answer:
+def _exact_answer(translator: Translator, options: Translate) -> Answer:
     from scones.search.exact import in_order
 
+    limits = options.exact_options(
+        options.n_best, options.threshold if options.search == "all" else None
+    )
     several = options.n_best if options.search == "exact" else 2
 
     def answer(lines: list[tuple[int, str]]) -> None:
@@ -230,15 +190,13 @@ def _tokens(found: Translation) -> list[dict[str, Any]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Score:
+class Score(DeviceFlag, DosFlag):
     """What `scones score` takes."""
 
     model: Path = argument("A model folder, or a pocket model's name.", "MODEL")
     source: Path = argument("Sentences, one a line.", "SOURCE")
     target: Path = argument("Their translations.", "TARGET")
     max_tokens: int = option(8192, "Padded tokens of a batch.")
-    device: str = device_option()
-    dos: bool = dos_option()
     as_json: bool = option(
         False, "A JSON object a line, with every token's term.", flags=("--json",)
     )

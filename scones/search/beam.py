@@ -18,7 +18,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from scones.errors import SconesError
 from scones.outputs import OutputLayer
 from scones.search.greedy import Hypothesis, S, Stepper, should_leave
 from scones.text import END, PAD
@@ -43,7 +42,6 @@ def beam_search(
     ranks by log-probability alone. A sentence with no finished translation within its limit gets
     its best unfinished one. `end` is the model's id of the end of sentence.
     """
-    check_beam(beam_size, n_best, length_penalty)
     sentences, longest = source_BS.size(0), int(limits_B.max())
     device = source_BS.device
     # Results are written on the device and read out once at the end: a GPU never waits for them.
@@ -78,16 +76,6 @@ def beam_search(
             active_A, scores_Ak, done_A = active_A[staying], scores_Ak[staying], done_A[staying]
             tokens_N = tokens_N.view(-1, beam_size)[staying].flatten()
     return read_out(history, finished, limits_B)
-
-
-def check_beam(beam_size: int, n_best: int, length_penalty: float) -> None:
-    """Refuse settings that have no meaning."""
-    if beam_size < 1:
-        raise SconesError(f"beam_size must be at least 1, not {beam_size}.")
-    if not 1 <= n_best <= beam_size:
-        raise SconesError(f"n_best must be between 1 and beam_size ({beam_size}), not {n_best}.")
-    if not length_penalty >= 0:
-        raise SconesError(f"length_penalty must be 0 or more, not {length_penalty}.")
 
 
 @dataclass

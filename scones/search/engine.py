@@ -15,8 +15,9 @@ from scones.hardware import gpu_path
 from scones.model.transformer import Transformer, can_prepack, prepacked
 from scones.outputs import OutputLayer
 from scones.processes import Processes
-from scones.search.beam import beam_search, check_beam
+from scones.search.beam import beam_search
 from scones.search.greedy import Hypothesis, Stepper, greedy_stream
+from scones.search.options import SearchFlags
 from scones.search.shortlist import Shortlist, Shortlisted
 from scones.text import END, PAD
 
@@ -26,29 +27,26 @@ _JOINED_TOKENS = 4096
 
 
 @dataclass(frozen=True)
-class SearchOptions:
-    """How to search; the defaults are greedy search."""
+class SearchOptions(SearchFlags):
+    """How an engine is to search, exact search aside."""
 
     search: Literal["greedy", "beam"] = "greedy"
-    beam_size: int = 4
-    n_best: int = 1
-    length_penalty: float = 0.0
     scores: bool = True
     """Whether greedy search computes log-probabilities."""
-    max_tokens: int | None = None
-    """The most padded source tokens times beams at once; None: as many as suit the device."""
     max_memory: int | None = None
     """Bytes that a GPU may take for it; None: what suits the device. A CPU never takes much."""
 
-    def __post_init__(self) -> None:
+    def problems(self) -> list[str]:
         if self.search not in ("greedy", "beam"):
             raise SconesError(f"The search '{self.search}' is not known; use 'greedy' or 'beam'.")
-        if self.search == "beam":
-            check_beam(self.beam_size, self.n_best, self.length_penalty)
-        elif self.n_best != 1:
+        if self.search == "greedy" and self.n_best != 1:
             raise SconesError("Greedy search gives one translation; use search='beam' for n_best.")
-        if self.max_tokens is not None and self.max_tokens < 1:
-            raise SconesError(f"max_tokens must be at least 1, not {self.max_tokens}.")
+        problems = super().problems()
+        if self.search == "beam" and self.n_best > self.beam_size:
+            problems.append(
+                f"n_best must be at most beam_size, {self.beam_size}, not {self.n_best}"
+            )
+        return problems
 
     @property
     def beams(self) -> int:

@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from scones.errors import SconesError
 from scones.model.transformer import (
     Attention,
     Stream,
@@ -29,9 +28,10 @@ from scones.model.transformer import (
     prepacked,
     source_mask,
 )
-from scones.options import option, out_of_bounds
+from scones.options import option
 from scones.search.engine import batches_by_length, padded
 from scones.search.greedy import Hypothesis
+from scones.search.options import ExactLimits
 
 # What exact search is asked for, and what it says about its results.
 
@@ -39,17 +39,12 @@ Limit = Literal["states", "time", "length", "memory"]
 
 
 @dataclass(frozen=True)
-class ExactOptions:
-    """What to look for, and how long."""
+class ExactOptions(ExactLimits):
+    """What exact search looks for, and how long."""
 
     n_best: int = option(1, "Translations a sentence.", least=1)
     threshold: float | None = option(
         None, "All translations of at least this probability, instead.", above=0, most=1
-    )
-    max_states: int = option(1_000_000, "Prefixes expanded, a sentence.", above=0)
-    max_seconds: float | None = option(None, "For all sentences together.", above=0)
-    sentence_seconds: float | None = option(
-        None, "A sentence's share of the time, by its share of the prefixes expanded.", above=0
     )
     max_memory: int | None = option(
         None, "Bytes, for all together; what suits the device if not given.", above=0
@@ -57,10 +52,6 @@ class ExactOptions:
     width: int | None = option(
         None, "Prefixes expanded together; as many as suit the device if not given.", above=0
     )
-
-    def __post_init__(self) -> None:
-        if problems := out_of_bounds(self):
-            raise SconesError(f"{'; '.join(problems)}.")
 
 
 @dataclass(frozen=True)

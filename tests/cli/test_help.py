@@ -20,7 +20,7 @@ from running import Scones
 import scones as package
 from scones.cli import run
 from scones.cli.commands import app
-from scones.cli.train import OutputFlags
+from scones.cli.train import Train
 
 GROUP: Any = typer.main.get_command(app)
 COMMANDS = list(GROUP.commands)
@@ -224,7 +224,7 @@ def test_what_is_offered_is_there() -> None:
 
     presets = get_args(get_type_hints(ModelOptions)["preset"])
     assert list(presets) == list(PRESETS)
-    (layers,) = (field for field in fields(OutputFlags) if field.name == "output_layer")
+    (layers,) = (field for field in fields(Train) if field.name == "output_layer")
     for name in layers.metadata["values"]:
         assert output_layer({"layer": name}).name == name
 

@@ -1,0 +1,48 @@
+"""What users say of a search, for the engine (`SearchOptions`) and the command line alike.
+
+There is no PyTorch here: the command line shows its flags without it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from scones.options import Checked, option
+
+
+@dataclass(frozen=True)
+class SearchFlags(Checked):
+    """What a user says of a search, with greedy search as the default."""
+
+    search: Literal["greedy", "beam", "exact", "all"] = option(
+        "greedy",
+        "How to search; exact: the most probable translations of all, with a proof; all: every "
+        "translation above a probability.",
+    )
+    beam_size: int = option(
+        4, "Hypotheses that beam search keeps; exact search begins with it.", least=1
+    )
+    n_best: int = option(1, "Translations a sentence (beam, exact).", least=1)
+    length_penalty: float = option(
+        0.0, "Rank by log-probability / length**p; 0: no normalisation.", least=0
+    )
+    max_tokens: int | None = option(
+        None, "Padded tokens of a batch, times beams; by default what suits the device.", least=1
+    )
+
+
+# Keyword-only, so that they stand behind `n_best` and `threshold` where those come first.
+@dataclass(frozen=True, kw_only=True)
+class ExactLimits(Checked):
+    """How long exact search may take."""
+
+    max_states: int = option(
+        1_000_000, "Prefixes that exact search may look at, a sentence.", above=0
+    )
+    max_seconds: float | None = option(
+        None, "Time of exact search, for all sentences that are searched together.", above=0
+    )
+    sentence_seconds: float | None = option(
+        None, "Time of exact search, a sentence: by its share of the prefixes.", above=0
+    )
