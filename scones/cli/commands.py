@@ -215,43 +215,44 @@ def completion(values: tuple[str, ...]) -> Callable[[str], list[str]]:
 _NAME_COLUMN = 30
 
 
-class Command(TyperCommand):
-    """A command whose help page has headings and examples."""
+class _Page:
+    """The help page of a command: what its docstring says, then its flags under headings."""
 
-    def format_help_text(self, ctx: Any, formatter: Any) -> None:
-        """Write what the docstring says."""
+    def format_help_text(self: Any, ctx: Any, formatter: Any) -> None:
         _write_text(self.help, formatter)
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write arguments and options, under their headings."""
-        _write_parameters(self.get_params(ctx), ctx, formatter)
+    def format_options(self: Any, ctx: Any, formatter: Any) -> None:
+        rows: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            usual = "Arguments" if parameter.param_type_name == "argument" else "Options"
+            heading = getattr(parameter, "rich_help_panel", None) or usual
+            row = parameter.get_help_record(ctx)
+            if row is not None:
+                rows.setdefault(heading, []).append(row)
+        _write_lists(rows, formatter)
 
 
-class Group(TyperGroup):
+class Command(_Page, TyperCommand):
+    """A command whose help page has headings and examples."""
+
+
+class Group(_Page, TyperGroup):
     """Several commands; its help page shows them under headings, before its own options."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Their names alone: whoever looks at the commands imports them."""
         return list(self.commands)
 
-    def format_help_text(self, ctx: Any, formatter: Any) -> None:
-        """Write the introduction."""
-        _write_text(self.help, formatter)
-
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands and then the options."""
         rows: dict[str, list[tuple[str, str]]] = {}
-        for name in self.list_commands(ctx):
-            command: Any = self.get_command(ctx, name)
+        for name, command in self.commands.items():
             first_paragraph = (command.help or "").partition("\n\n")[0]
-            rows.setdefault(command.rich_help_panel or "Commands", []).append(
-                (name, " ".join(first_paragraph.split()))
-            )
+            heading = getattr(command, "rich_help_panel", None) or "Commands"
+            rows.setdefault(heading, []).append((name, " ".join(first_paragraph.split())))
         _write_lists(rows, formatter)
-        _write_parameters(self.get_params(ctx), ctx, formatter)
+        super().format_options(ctx, formatter)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Write what stands below the options."""
         _write_text(self.epilog, formatter)
 
 
@@ -264,18 +265,6 @@ def _write_text(text: str | None, formatter: Any) -> None:
                 formatter.write(textwrap.indent(paragraph, " " * formatter.current_indent) + "\n")
             else:
                 formatter.write_text(paragraph)
-
-
-def _write_parameters(parameters: Iterable[Any], ctx: Any, formatter: Any) -> None:
-    """Write a list for every heading, in the order in which the parameters name them."""
-    rows: dict[str, list[tuple[str, str]]] = {}
-    for parameter in parameters:
-        usual = "Arguments" if parameter.param_type_name == "argument" else "Options"
-        heading = getattr(parameter, "rich_help_panel", None) or usual
-        row = parameter.get_help_record(ctx)
-        if row is not None:
-            rows.setdefault(heading, []).append(row)
-    _write_lists(rows, formatter)
 
 
 def _write_lists(rows: dict[str, list[tuple[str, str]]], formatter: Any) -> None:
@@ -293,7 +282,7 @@ def _write_lists(rows: dict[str, list[tuple[str, str]]], formatter: Any) -> None
 def _command(name: str, run: Callable[..., None], heading: str | None = None) -> Any:
     """A command whose flags are the fields of the dataclass that it takes as `options`."""
     about: Any = {"rich_help_panel": heading, "help": inspect.getdoc(run)}
-    cls = typing.get_type_hints(run).get("options")
+    cls: Any = typing.get_type_hints(run).get("options")
     if not dataclasses.is_dataclass(cls):
         # One of the paper's, whose flags are its parameters, which Typer reads.
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)

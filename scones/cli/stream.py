@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from scones.errors import SconesError
+from scones.text.reading import bad_byte
 
 _BLOCK = 1 << 16
 _PATIENCE = 0.01  # seconds; a program that writes a file into a pipe is never silent for so long
@@ -60,13 +61,9 @@ def _text(line: bytes, number: int) -> str:
     line = line.removesuffix(b"\r")
     if number == 1:
         line = line.removeprefix(b"\xef\xbb\xbf")
-    try:
-        text = line.decode()
-    except UnicodeDecodeError as problem:
+    if fault := bad_byte(line):
         raise SconesError(
-            f"Line {number} of the input is not UTF-8 (byte 0x{line[problem.start]:02x} at "
-            f"position {problem.start + 1}); convert it first, for example with iconv."
-        ) from None
-    if "\0" in text:
-        raise SconesError(f"Line {number} of the input holds a NUL byte; remove it first.")
-    return text
+            f"Line {number} of the input is not UTF-8 text ({fault}); convert it first, for "
+            "example with iconv."
+        )
+    return line.decode()

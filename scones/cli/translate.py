@@ -5,24 +5,24 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from scones.cli.flags import DeviceFlag, DosFlag, TranslatingFlags
+from scones.cli.flags import DeviceFlag, DosFlag, JsonFlag, TranslatingFlags
 from scones.errors import SconesError
 from scones.options import argument, option
 from scones.search.options import SearchFlags
 
 if TYPE_CHECKING:
-    from scones.translator import ExactTranslations, Translation, Translator
+    from scones.translator import Translation, Translator
 
 
 @dataclass(frozen=True, kw_only=True)
-class Translate(TranslatingFlags, SearchFlags):
+class Translate(TranslatingFlags, SearchFlags, JsonFlag):
     """What `scones translate` takes."""
 
     model: Path = argument("A model folder, an export, or a pocket model's name.", "MODEL")
@@ -36,9 +36,6 @@ class Translate(TranslatingFlags, SearchFlags):
         "scores stay exact under SCONES; under softmax they share all the probability.",
     )
     threshold: float = option(0.1, "The least probability of a translation (all).", above=0, most=1)
-    as_json: bool = option(
-        False, "A JSON object a line, tokens with probabilities.", flags=("--json",)
-    )
 
     @property
     def exactly(self) -> bool:
@@ -71,88 +68,71 @@ def translate(options: Translate) -> None:
         )
         with translator.shared(processes) as reads_and_writes:
             if reads_and_writes:
-                answer = _exact_answer if options.exactly else _answer
-                _answer_all(answer(translator, options), options.chunk * processes.count)
+                _answer_all(translator, options, options.chunk * processes.count)
 
 
-Answer = Callable[[list[tuple[int, str]]], None]
-"""Takes lines with their numbers and writes what they are in the other language."""
-
-
-def _answer(translator: Translator, options: Translate) -> Answer:
-    def answer(lines: list[tuple[int, str]]) -> None:
-        results = translator.translate(
-            [text for _, text in lines],
-            search=options.search,
-            beam_size=options.beam_size,
-            n_best=options.n_best,
-            length_penalty=options.length_penalty,
-            scores=options.as_json,
-            max_tokens=options.max_tokens,
-            too_long=options.too_long,
-            first_number=lines[0][0],
-        )
-        for (number, source), translations in zip(lines, results, strict=True):
-            _print(number, source, translations, options.as_json, options.n_best)
-        sys.stdout.flush()
-
-    return answer
-
-
-def _exact_answer(translator: Translator, options: Translate) -> Answer:
-    from scones.search.exact import in_order
-
-    limits = options.exact_options(
-        options.n_best, options.threshold if options.search == "all" else None
-    )
-    several = options.n_best if options.search == "exact" else 2
-
-    def answer(lines: list[tuple[int, str]]) -> None:
-        found = translator.exact(
-            [text for _, text in lines],
-            limits,
-            options.beam_size,
-            options.too_long,
-            lines[0][0],
-        )
-        for index, result in in_order(found):
-            number, source = lines[index]
-            _print(number, source, result.translations, options.as_json, several, result)
-            sys.stdout.flush()
-
-    return answer
-
-
-def _answer_all(answer: Answer, chunk: int) -> None:
+def _answer_all(translator: Translator, options: Translate, chunk: int) -> None:
     from scones.cli.stream import chunks_of_lines
     from scones.translator import TooLongError
 
     for lines in chunks_of_lines(sys.stdin.buffer, chunk):
         try:
-            answer(lines)
+            _answer(translator, options, lines)
         except TooLongError as mistake:
             if mistake.index:  # the lines before it are answered first
-                answer(lines[: mistake.index])
+                _answer(translator, options, lines[: mistake.index])
             raise
 
 
-def _print(
-    number: int,
-    source: str,
-    translations: list[Translation],
-    as_json: bool,
-    n_best: int,
-    exact: ExactTranslations | None = None,
-) -> None:
-    if as_json:
-        known = {} if exact is None else _exactly(exact)
-        _write(json.dumps(_as_json(source, translations) | known, ensure_ascii=False))
-    elif n_best > 1:
-        for found in translations:
-            score = "" if found.log_prob is None else f"{found.log_prob:.4f}"
-            _write(f"{number}\t{score}\t{found.text}")
-    else:
-        _write(translations[0].text)
+def _answer(translator: Translator, options: Translate, lines: list[tuple[int, str]]) -> None:
+    """Write what lines, given with their numbers, are in the other language."""
+    several = options.search == "all" or options.n_best > 1
+    for index, translations, known in _found(translator, options, lines):
+        number, source = lines[index]
+        if options.as_json:
+            facts = {"source": source, "translations": [_facts(found) for found in translations]}
+            _write(json.dumps(facts | known, ensure_ascii=False))
+        elif several:
+            for found in translations:
+                score = "" if found.log_prob is None else f"{found.log_prob:.4f}"
+                _write(f"{number}\t{score}\t{found.text}")
+        else:
+            _write(translations[0].text)
+        if options.exactly:  # the next may take long
+            sys.stdout.flush()
+    sys.stdout.flush()
+
+
+def _found(
+    translator: Translator, options: Translate, lines: list[tuple[int, str]]
+) -> Iterator[tuple[int, list[Translation], dict[str, Any]]]:
+    """The translations of each line in order, and what exact search knows about them."""
+    from scones.search.exact import in_order
+
+    texts, first_number = [text for _, text in lines], lines[0][0]
+    if options.exactly:
+        limits = options.exact_options(
+            options.n_best, options.threshold if options.search == "all" else None
+        )
+        exact = translator.exact(texts, limits, options.beam_size, options.too_long, first_number)
+        for index, result in in_order(exact):
+            certificate = result.certificate and asdict(result.certificate)
+            known = {"certificate": certificate, "lattice": result.lattice.to_json()}
+            yield index, result.translations, known if options.as_json else {}
+        return
+    results = translator.translate(
+        texts,
+        search=options.search,
+        beam_size=options.beam_size,
+        n_best=options.n_best,
+        length_penalty=options.length_penalty,
+        scores=options.as_json,
+        max_tokens=options.max_tokens,
+        too_long=options.too_long,
+        first_number=first_number,
+    )
+    for index, translations in enumerate(results):
+        yield index, translations, {}
 
 
 def _write(line: str) -> None:
@@ -160,46 +140,28 @@ def _write(line: str) -> None:
     sys.stdout.buffer.write(line.replace("\n", " ").encode() + b"\n")
 
 
-def _as_json(source: str, translations: list[Translation]) -> dict[str, Any]:
+def _facts(found: Translation) -> dict[str, Any]:
+    pieces = [*found.tokens, *(["</s>"] if found.finished else [])]
     return {
-        "source": source,
-        "translations": [
-            {
-                "text": found.text,
-                "log_prob": found.log_prob,
-                "probability": found.probability,
-                "finished": found.finished,
-                "tokens": _tokens(found),
-            }
-            for found in translations
+        "text": found.text,
+        "log_prob": found.log_prob,
+        "probability": found.probability,
+        "finished": found.finished,
+        "tokens": [
+            {"piece": piece, "log_prob": term, "probability": math.exp(term)}
+            for piece, term in zip(pieces, found.token_log_probs or (), strict=False)
         ],
     }
 
 
-def _exactly(exact: ExactTranslations) -> dict[str, Any]:
-    certificate = None if exact.certificate is None else asdict(exact.certificate)
-    return {"certificate": certificate, "lattice": exact.lattice.to_json()}
-
-
-def _tokens(found: Translation) -> list[dict[str, Any]]:
-    pieces = [*found.tokens, *(["</s>"] if found.finished else [])]
-    return [
-        {"piece": piece, "log_prob": term, "probability": math.exp(term)}
-        for piece, term in zip(pieces, found.token_log_probs or (), strict=False)
-    ]
-
-
 @dataclass(frozen=True, kw_only=True)
-class Score(DeviceFlag, DosFlag):
+class Score(DeviceFlag, DosFlag, JsonFlag):
     """What `scones score` takes."""
 
     model: Path = argument("A model folder, or a pocket model's name.", "MODEL")
     source: Path = argument("Sentences, one a line.", "SOURCE")
     target: Path = argument("Their translations.", "TARGET")
     max_tokens: int = option(8192, "Padded tokens of a batch.")
-    as_json: bool = option(
-        False, "A JSON object a line, with every token's term.", flags=("--json",)
-    )
 
 
 def score(options: Score) -> None:
