@@ -32,11 +32,11 @@ class Training(JsonFlag):
     recipe: Path | None = option(
         None, "A TOML file with what no flag gives: [model] [output] [train]"
     )
-    model: Given[ModelOptions]
-    train: Given[TrainOptions]
     label_smoothing: float | None = option(
         None, "λ: how far labels are from 0 and 1 [0.0]", "Output"
     )
+    model: Given[ModelOptions]
+    train: Given[TrainOptions]
 
     def experiment(self, layer: str | None, output: dict[str, Any]) -> Experiment:
         """Put together what the recipe says and, over it, what the flags say."""
