@@ -282,8 +282,8 @@ def _write_lists(rows: dict[str, list[tuple[str, str]]], formatter: Any) -> None
 def _command(name: str, run: Callable[..., None], heading: str | None = None) -> Any:
     """A command whose flags are the fields of the dataclass that it takes as `options`."""
     about: Any = {"rich_help_panel": heading, "help": inspect.getdoc(run)}
-    cls: Any = typing.get_type_hints(run).get("options")
-    if not dataclasses.is_dataclass(cls):
+    cls = typing.get_type_hints(run).get("options")
+    if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):
         # One of the paper's, whose flags are its parameters, which Typer reads.
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
         alone.command(name, cls=Command, **about)(run)

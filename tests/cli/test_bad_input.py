@@ -57,7 +57,10 @@ def test_a_folder_without_permission(
 def test_an_unreadable_line_ends_a_translation_behind_its_answers(
     tiny_model: Path, refused: Refused
 ) -> None:
-    for bad, said in ((b"Te\xff", "Line 3 .* not UTF-8 .*0xff.*3"), (b"T\0", "Line 3 .* NUL")):
+    for bad, said in (
+        (b"Te\xff", "Line 3 .* not UTF-8 .*byte 3 is 0xFF"),
+        (b"T\0", "Line 3 .* is 0x00"),
+    ):
         lines = b"Guten Tag.\n\n" + bad + b"\nTee\n"
         refused("translate", tiny_model, stdin=lines, said=said, answers=2)
 
