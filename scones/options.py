@@ -100,17 +100,6 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
     return merged
 
 
-class Checked:
-    """Options that refuse what makes no sense as soon as they are made."""
-
-    def __post_init__(self) -> None:
-        if problems := self.problems():
-            raise SconesError(f"{'; '.join(problems)}.")
-
-    def problems(self) -> list[str]:
-        return out_of_bounds(self)
-
-
 def out_of_bounds(options: Any) -> list[str]:
     """What is wrong with the numbers of an options dataclass, by the bounds at its `option`s."""
     problems = []
