@@ -38,14 +38,6 @@ def test_threshold_is_the_highest_of_the_best(valid, invalid):
     assert chosen == max(threshold for threshold in valid if gain(threshold) == best)
 
 
-def test_perfect_and_reversed_scores():
-    threshold = choose_threshold([-1.0, -2.0], [-3.0, -4.0])
-    assert threshold == -2.0
-    perfect = acceptance([-1.0, -2.0], [-3.0, -4.0], threshold)
-    assert (perfect.found, perfect.believed, perfect.area) == (1.0, 0.0, 1.0)
-    assert acceptance([-3.0], [-1.0, -2.0], threshold).area == 0.0
-
-
 @pytest.mark.parametrize(
     ("valid", "invalid", "sentence"),
     [

@@ -74,20 +74,20 @@ def test_a_search_error_scores_less_than_a_proved_mode() -> None:
     assert (wide.compared, wide.share, wide.above) == (2, 0.0, 0)
 
 
-def test_the_tolerance_is_that_of_the_certificate() -> None:
-    exact = [mode("a", -1.0, tolerance=0.05)]
-    shares = [search_errors([beam("b", score)], exact).share for score in (-1.04, -1.06)]
-    assert shares == [0.0, 1.0]
-
-
-def test_an_output_above_the_mode_is_told_and_is_no_error() -> None:
-    found = search_errors([beam("b", -0.5)], [mode("a", -1.0)])
-    assert (found.share, found.above) == (0.0, 1)
-
-
-def test_without_a_proved_mode_there_is_no_share() -> None:
-    unproved = [mode("a", -1.0, proved=False, stopped_by="time")]
-    assert search_errors([beam("a", -1.0)], unproved).share is None
+@pytest.mark.parametrize(
+    ("score", "changes", "share", "above"),
+    [
+        (-1.04, {"tolerance": 0.05}, 0.0, 0),
+        (-1.06, {"tolerance": 0.05}, 1.0, 0),
+        (-0.5, {}, 0.0, 1),  # above the mode: told, and no error
+        (-1.0, {"proved": False, "stopped_by": "time"}, None, 0),
+    ],
+)
+def test_one_output_against_one_mode(
+    score: float, changes: dict[str, Any], share: float | None, above: int
+) -> None:
+    found = search_errors([beam("b", score)], [mode("a", -1.0, **changes)])
+    assert (found.share, found.above) == (share, above)
 
 
 def test_figures_of_beams() -> None:
@@ -122,13 +122,9 @@ def test_figures_of_exact_search() -> None:
     assert found.empty_log_probs.mean == pytest.approx((-2 - 2 - 4) / 3)
 
 
-def test_beams_alone() -> None:
-    found = analyze({1: BeamRun(GREEDY, 1.0)}, None, REFERENCES)
-    assert found.exact is None
-    assert found.beams[1].errors is None
-
-
 def test_nothing_searched_gives_no_shares() -> None:
+    alone = analyze({1: BeamRun(GREEDY, 1.0)}, None, REFERENCES)
+    assert (alone.exact, alone.beams[1].errors) == (None, None)
     found = analyze({1: BeamRun([NOT_SEARCHED], 0.1)}, [NO_MODE], [["tea"]])
     assert found.beams[1].outputs.empty is None
     assert found.beams[1].outputs.log_probs is None

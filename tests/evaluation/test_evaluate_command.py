@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import sacrebleu
@@ -39,8 +40,6 @@ def test_one_system_gets_a_table_and_sacrebleus_signatures(folder):
         row = next(line for line in result.stdout.splitlines() if expected.name in line.split())
         assert row.split() == [expected.name, "good.txt", f"{expected.score:.2f}"]
         assert f"{expected.name}|{metric.get_signature()}" in result.stdout.splitlines()
-    ratio = sacrebleu.corpus_bleu(folder["good.txt"], [folder["ref.txt"], folder["ref2.txt"]]).ratio
-    assert f"{ratio:.3f}" in result.stdout
     assert "‡" not in result.stdout
 
 
@@ -68,25 +67,17 @@ def test_json_holds_the_same_numbers(folder):
     assert report["length_ratios"].keys() == systems.keys()
 
 
-def test_a_single_metric_in_json(folder):
-    report = json.loads(run("-r", "ref.txt", "-m", "ter", "-m", "ter", "good.txt", "--json").stdout)
-    (row,) = report["results"]
+def test_standard_input_and_a_single_metric_in_json(folder):
+    """In a process of its own, since it reads /dev/stdin."""
+    command = [sys.executable, "-m", "scones", "evaluate", "-r", "ref.txt", "--json", "-"]
+    with Path("good.txt").open() as file:
+        words = [*command, "-m", "ter", "-m", "ter"]
+        done = subprocess.run(words, stdin=file, capture_output=True, text=True, check=True)
+    (row,) = json.loads(done.stdout)["results"]
+    assert done.stderr == ""
+    assert row["system"] == "stdin"
     assert row["score"] == sacrebleu.corpus_ter(folder["good.txt"], [folder["ref.txt"]]).score
     assert row.keys() == {"system", "metric", "score", "signature"}
-
-
-def test_standard_input_is_a_system(folder):
-    process = subprocess.run(
-        [sys.executable, "-m", "scones", "evaluate", "-r", "ref.txt", "-m", "bleu", "--json", "-"],
-        input="".join(f"{line}\n" for line in folder["good.txt"]),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    (row,) = json.loads(process.stdout)["results"]
-    assert row["system"] == "stdin"
-    assert row["score"] == sacrebleu.corpus_bleu(folder["good.txt"], [folder["ref.txt"]]).score
-    assert process.stderr == ""
 
 
 def test_an_equals_sign_in_an_existing_file_name_is_no_system_name(folder, tmp_path):
@@ -98,15 +89,12 @@ def test_an_equals_sign_in_an_existing_file_name_is_no_system_name(folder, tmp_p
     ("arguments", "sentence"),
     [
         (["good.txt", "short.txt"], "good.txt has 120 lines but short.txt has 1;"),
-        (["good.txt", "-r", "short.txt"], "good.txt has 120 lines but short.txt has 1;"),
         (["good.txt", "--source", "short.txt"], "good.txt has 120 lines but short.txt has 1;"),
         (["good.txt", "./good.txt"], "Two systems are called 'good.txt'; .*NAME=FILE"),
         (["missing.txt"], "missing.txt does not exist"),
         (["good.txt", "-m", "bluer"], "'bluer' is unknown"),
-        (["good.txt", "-m", "comet"], "--comet-checkpoint"),
         (["good.txt", "-m", "bleurt"], "--bleurt-checkpoint"),
         (["good.txt", "bad.txt", "--resamples", "1"], "1 resamples are too few"),
-        (["good.txt", "--tokenize", "spm"], "'spm' is unknown"),
     ],
 )
 def test_mistakes_are_one_sentence(folder, tmp_path, arguments, sentence):

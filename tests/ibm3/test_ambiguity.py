@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -147,19 +145,11 @@ def test_the_dial_turns_everything(dial: list[Ambiguity]) -> None:
         assert all(low < high for low, high in pairwise(values)), values
 
 
-def test_table_and_plot(dial: list[Ambiguity], tmp_path: Path) -> None:
+def test_table(dial: list[Ambiguity]) -> None:
     lines = markdown(dial).splitlines()
     assert len(lines) == 4 + len(GRID)
     assert lines[4].startswith(f"| 0.1 | {dial[0].entropy.total:.3f} |")
     assert {line.count("|") for line in lines[2:]} == {11}
-    pytest.importorskip("matplotlib")
-    from scones.analysis.figures import draw_ambiguity
-
-    rows = json.loads(json.dumps([row.to_json() for row in dial]))
-    for name in ("one.svg", "two.svg"):
-        draw_ambiguity(rows, tmp_path / name)
-    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
-    assert b"temperature" in (tmp_path / "one.svg").read_bytes()
 
 
 def test_texts_are_measured_too_and_mistakes() -> None:

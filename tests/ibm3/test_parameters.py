@@ -136,10 +136,3 @@ def test_an_entry_is_missing_or_the_format_another(tmp_path: Path, entry: str) -
     path.write_text(json.dumps(facts | {"format": 9}))
     with pytest.raises(SconesError, match="format 9, and this version of scones reads format 1"):
         Parameters.load(tmp_path / "model")
-
-
-def test_an_array_of_another_shape(tmp_path: Path) -> None:
-    parameters().save(tmp_path / "model")
-    np.save(tmp_path / "model" / "fertilities.probs.npy", np.ones((9, 2), np.float32))
-    with pytest.raises(SconesError, match="n has another number of source words"):
-        Parameters.load(tmp_path / "model")

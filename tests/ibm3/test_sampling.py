@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from generative import Floats, GenerativeProcess, Target, position_probs, tempered
+from generative import GenerativeProcess, Target, position_probs, tempered
 from ibm3_toys import (
     DREI,
     EIN,
@@ -82,7 +82,7 @@ SENTENCES = [(EIN, ZWEI), (ZWEI, DREI), (EIN, SAME), (NOWHERE, ZWEI)]
 def test_all_outcomes(source: Sequence[int], temperature: float) -> None:
     """Of all outcomes of at most four words: a target beyond it must be drawn again.
 
-    That this finds mistakes in each step is tested below; the plain process passes it too.
+    That this finds a small mistake is tested below; the plain process passes it too.
     """
     process = GenerativeProcess(toy(), temperature, max_length=4)
     exact = process.distribution(source)
@@ -91,58 +91,6 @@ def test_all_outcomes(source: Sequence[int], temperature: float) -> None:
     plain = [process.sample(source, rng) for _ in range(1000)]
     found = Counter((one.words, one.origins) for one in plain if one.words)
     assert surprise(found, exact) < LIMIT
-
-
-class Mistaken(GenerativeProcess):
-    """What a sampler could do wrong, in one of its steps."""
-
-    mistake = ""
-
-    def fertility_probs(self, word: int) -> Floats:
-        plain = self.mistake == "n without temperature"
-        return self.parameters.fertilities[word] if plain else super().fertility_probs(word)
-
-    def null_probs(self, words: int) -> Floats:
-        if self.mistake != "NULL with temperature":
-            return super().null_probs(words)
-        p1 = self.parameters.p1
-        p1, _ = tempered(np.array([p1, 1 - p1]), self.temperature)
-        return GenerativeProcess(replace(self.parameters, p1=p1)).null_probs(words)
-
-    def word_probs(self, word: int) -> tuple[np.ndarray, Floats]:
-        plain = self.mistake == "t without temperature"
-        return self.parameters.translations.of(word) if plain else super().word_probs(word)
-
-    def position_probs(self, i: int, source: int, vacant: np.ndarray) -> Floats:
-        if self.mistake == "the source the other way round":
-            i = source + 1 - i
-        if self.mistake == "d without temperature":
-            return GenerativeProcess(self.parameters).position_probs(i, source, vacant)
-        if self.mistake == "colliding words go anywhere":
-            row = position_probs(self.parameters.distortions, i, source, len(vacant))
-            left = tempered(row, self.temperature) * vacant
-            return left + (1 - left.sum()) * vacant / vacant.sum()
-        return super().position_probs(i, source, vacant)
-
-
-@pytest.mark.parametrize("temperature", TEMPERATURES)
-@pytest.mark.parametrize(
-    "mistake",
-    [
-        "n without temperature",
-        "t without temperature",
-        "d without temperature",
-        "NULL with temperature",
-        "colliding words go anywhere",
-        "the source the other way round",
-    ],
-)
-def test_a_wrong_sampler_would_be_found_out(mistake: str, temperature: float) -> None:
-    process = Mistaken(toy(), temperature, max_length=4)
-    process.mistake = mistake
-    found = Counter(sampled(toy(), SENTENCE, temperature, limit=4))
-    is_right = temperature == 1 and "temperature" in mistake
-    assert (surprise(found, process.distribution(SENTENCE)) < LIMIT) == is_right
 
 
 def test_a_slightly_wrong_table_would_be_found_out() -> None:
@@ -219,15 +167,6 @@ class TestNumbers:
         together = translated(sampler, sources, 7)
         for row in (49, 0, 20):
             assert translated(sampler, [sources[row]], 7 + row) == [together[row]]
-
-    def test_seeds_and_numbers_change_it(self) -> None:
-        source = [[EIN, ZWEI, EIN, ZWEI, EIN, ZWEI]] * 50
-        found = {
-            (seed, number): translated(Sampler(toy(), 1.0, seed), source, number)
-            for seed in (0, 1, 2**64 - 1)
-            for number in (0, 50, 2**40)
-        }
-        assert len({str(one) for one in found.values()}) == 9
 
     def test_the_rng_is_philox(self) -> None:
         from scones.ibm3.compiled import new_rng, uniform
