@@ -23,6 +23,7 @@ TEST_SET = "--source {here}/train.de -r {here}/train.en "
 ANALYZE = "analyze {model} " + TEST_SET + "--beam-size 1 -o {here}/out --device cpu "
 COMPARE = "compare {model} " + TEST_SET
 EXPORT = "export {model} {here}/export "
+REPLICATE = "replicate {store} {here}/runs --recipe {recipe} --seed 1 " + TEST_SET
 SHORTLIST = "shortlist {store} "
 
 COMMANDS = [
@@ -92,6 +93,8 @@ COMMANDS = [
     (COMPARE + "other=nowhere", "model folder nowhere does not exist"),
     (COMPARE + "--output {here}/nowhere/figures.json", "nowhere is not a folder"),
     #
+    (REPLICATE + "--tuning-seed 1", "tuning seed 1 is also a test seed"),
+    (REPLICATE + "--jobs 0", "jobs must be at least 1, not 0"),
     ("creamtea {here}/train.de/tea --train 5", r"train\.de: "),
 ]
 
@@ -102,7 +105,8 @@ def test_a_flag_that_makes_no_sense(
 ) -> None:
     (corpus / "short.en").write_text("tea\n")
     (corpus / "judged.json").write_text('[{"source": "x", "references": [], "near_misses": []}]')
-    places = {"here": corpus, "store": tiny_store, "model": tiny_model}
+    recipe = Path(__file__).parents[2] / "recipes" / "multi30k.toml"
+    places = {"here": corpus, "store": tiny_store, "model": tiny_model, "recipe": recipe}
     refused(*shlex.split(words.format(**places)), stdin="Tee\n", said=said)
 
 

@@ -55,16 +55,10 @@ def test_a_recipe_is_read(tmp_path: Path) -> None:
     ("old", "new", "said"),
     [
         (', role = "dev"', "", r'must have one set with role = "dev", not 0'),
-        ("softmax = {", "sconse = {", "has no system 'softmax'; there are sconse"),
         ('layer = "softmax"', 'layer = "sconse"', r"\[systems\] softmax: .*'sconse' is not known"),
         ('[search]\nset = "test"', '[search]\nset = "tset"', "'tset' is not a set of"),
-        ('"test.en" }', '"test.en", rule = 1 }', r"\[tests\] test: 'rule' is not known"),
-        ('{ layer = "softmax" }', '"softmax"', r"\[systems\].*softmax"),
-        ('source_language = "de"', "", "'source_language' is missing"),
-        ('"test.en" }', '"test.en", sentences = 0 }', "test: sentences must be at least 1, not 0"),
         ('"test.en" }', '"test.en", sentences = 99 }', "200 sentences of 'test' .* cuts to 99"),
         ("[speed]", "[sped]", "'sped' is not a section"),
-        ("[speed]", "[speed]\nrepeats = 0", r"\[speed\]: repeats must be above 0, not 0"),
         ("[speed]", "[speed]\nbeams = [1, -2]", r"\[speed\]: beams must be above 0, not -2"),
         ("[speed]", "[speed]\nbeams = []", r"\[speed\] names no beams"),
         ("[speed]", "[train]\nmax_step = 1\n[speed]", "did you mean 'max_steps'"),
@@ -78,21 +72,21 @@ def test_a_wrong_recipe_is_refused(tmp_path: Path, old: str, new: str, said: str
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_the_recipes_of_the_project(direction: str) -> None:
+    """Nothing that is tested on is trained on, and texts are of the language they should be."""
     found = Plan.load(RECIPES / f"{direction}.toml", Path("data"))
     assert found.direction == direction
     dev, tests = SETS[(set(found.languages) - {"en"}).pop()]
     assert [*found.sets] == [dev, "newstest2019", *tests]
-    assert found.dev == dev
-    assert found.search is not None
-    assert found.search.set == "newstest2019"
-    assert {"softmax", "scones-0.2", "scones-1.0"} <= {*found.search.systems}
-    if "tatoeba" in tests:
-        assert found.sets["tatoeba"].sentences == 2000
-        assert {"scones-0.5", "scones-0.7", "softmax-ls"} <= {*found.systems}
-    assert f"newstest2019.{direction}." in found.sets["newstest2019"].source.name
+    assert (found.dev, found.search and found.search.set) == (dev, "newstest2019")
     for test in found.sets.values():
         assert test.source.name.endswith(f".{found.languages[0]}.xz")
         assert test.reference.name.endswith(f".{found.languages[1]}.xz")
+    recipe = tomllib.loads((RECIPES / f"{direction}.toml").read_text())
+    prepare = recipe["prepare"]
+    left_out = {prepare["dev_source"], prepare["dev_target"], *prepare["held_out"]}
+    for test in recipe["tests"].values():
+        assert {test["source"], test["reference"]} <= left_out
+    assert not left_out & {*prepare["source"], *prepare["target"]}
 
 
 @pytest.mark.parametrize("language", SETS)
@@ -111,15 +105,3 @@ def test_both_directions_differ_in_nothing_but_the_direction(language: str) -> N
         assert ("speed" in one) != ("speed" in one.get("left_out", {}))
     assert back["systems"].items() <= there["systems"].items()
     assert there["systems"].keys() - back["systems"].keys() <= back["left_out"].keys()
-
-
-@pytest.mark.parametrize("direction", DIRECTIONS)
-def test_nothing_that_is_tested_on_is_trained_on(direction: str) -> None:
-    recipe = tomllib.loads((RECIPES / f"{direction}.toml").read_text())
-    prepare = recipe["prepare"]
-    dev = {prepare["dev_source"], prepare["dev_target"]}
-    tested = {
-        path for test in recipe["tests"].values() for path in (test["source"], test["reference"])
-    }
-    assert tested <= dev | {*prepare["held_out"]}
-    assert not (dev | {*prepare["held_out"]}) & {*prepare["source"], *prepare["target"]}

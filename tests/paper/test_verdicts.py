@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from verdict_toys import ALPHAS, Made, output, searched
+from report_toys import ALPHAS, Made, output, searched, write_analysis
 
 from scones.files import write_json
 from scones.paper.report import published, writing
@@ -139,7 +139,7 @@ def analysis(**systems: dict[str, Any]) -> Fill:
     def fill(made: Made) -> None:
         made.run("de-en", SOFTMAX, 20.0)
         rows = {names[key]: searched(names[key], **row) for key, row in systems.items()}
-        made.analysis("de-en", rows)
+        write_analysis(made.direction("de-en"), rows)
 
     return fill
 
@@ -177,7 +177,7 @@ def best_alpha(dev: tuple[float, ...], errors: tuple[float, ...], exact: tuple[f
         for system, *numbers in zip(ALPHAS, dev, errors, exact, strict=True):
             made.run("de-en", system, 20.0, dev=numbers[0])
             rows[system] = searched(system, {100: 9.0}, numbers[2], numbers[1])
-        made.analysis("de-en", rows)
+        write_analysis(made.direction("de-en"), rows)
 
     return fill
 
