@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -26,12 +27,7 @@ from scones.bridges.ctranslate2 import (
 from scones.model.folder import ModelFolder
 from scones.model.transformer import Transformer
 from scones.outputs import output_layer
-from scones.search.engine import (
-    BatchSearcher,
-    SearchOptions,
-    length_limit,
-    search_corpus,
-)
+from scones.search.engine import BatchSearcher, SearchOptions, length_limit, search_corpus
 from scones.text import END, PAD, UNKNOWN
 from scones.translator import AutoSearcher
 
@@ -135,23 +131,20 @@ def test_auto_takes_each_engine_for_what_it_can(
 ) -> None:
     asked: list[str] = []
 
-    def spy(cls: type, name: str) -> None:
-        search = cls.search
+    for cls in (BatchSearcher, CTranslate2Searcher):
 
-        def watched(*arguments: object) -> object:
-            asked.append(name)
-            return search(*arguments)
+        def watched(self: object, *arguments: object, search: Any = cls.search) -> object:
+            asked.append(type(self).__name__)
+            return search(self, *arguments)
 
         monkeypatch.setattr(cls, "search", watched)
-
-    spy(BatchSearcher, "torch")
-    spy(CTranslate2Searcher, "ctranslate2")
     translator = scones.load(tiny_model, "cpu")
     assert translator.translate(sentences[:2])[0][0].log_prob is not None
     assert translator.translate(sentences[:2], search="beam")[0][0].log_prob is not None
     translator.translate(sentences[:2], scores=False)
     scones.load(tiny_model, "cpu", "bf16").translate(sentences[:2], scores=False)
-    assert asked == ["torch", "torch", "ctranslate2", "torch"]
+    torch, ctranslate2 = "BatchSearcher", "CTranslate2Searcher"
+    assert asked == [torch, torch, ctranslate2, torch]
 
 
 def test_without_ctranslate2_auto_is_pytorch(

@@ -14,7 +14,6 @@ from torch import Tensor
 from scones.bridges.huggingface import convert, scones_search, trainable_bias
 from scones.errors import SconesError
 from scones.outputs import output_layer
-from scones.outputs.softmax import Softmax
 from scones.search.beam import beam_search
 from scones.search.engine import length_limit, padded
 from scones.search.greedy import Hypothesis, greedy_search
@@ -26,51 +25,33 @@ LIMIT = 12
 
 @dataclass
 class WholePrefix:
-    """A stepper with no cache and no help of `generate`: every step reads the whole prefix."""
+    """A stepper for one sentence, and its state: no cache, every step reads the whole prefix."""
 
     model: Any
     prompt: list[int]
     banned: tuple[int, ...] = ()
 
-    def start(self, source_BS: Tensor, beams: int = 1) -> WholePrefixState:
-        rows = source_BS.size(0) * beams
-        mask = (source_BS != self.model.config.pad_token_id).long()
-        return WholePrefixState(
-            beams,
-            source_BS.repeat_interleave(beams, 0),
-            mask.repeat_interleave(beams, 0),
-            torch.tensor([self.prompt]).repeat(rows, 1),
-        )
+    def start(self, source_BS: Tensor, beams: int = 1) -> WholePrefix:
+        self.source = source_BS.repeat(beams, 1)
+        self.prefix = torch.tensor([self.prompt]).repeat(beams, 1)
+        self.started = False
+        return self
 
-    def step(self, state: WholePrefixState, tokens_N: Tensor) -> Tensor:
-        if state.started:
-            state.prefix = torch.cat([state.prefix, tokens_N[:, None]], dim=1)
-        state.started = True
+    def step(self, state: WholePrefix, tokens_N: Tensor) -> Tensor:
+        if self.started:
+            self.prefix = torch.cat([self.prefix, tokens_N[:, None]], dim=1)
+        self.started = True
         logits_NV: Tensor = self.model(
-            input_ids=state.source,
-            attention_mask=state.mask,
-            decoder_input_ids=state.prefix,
-            use_cache=False,
+            input_ids=self.source, decoder_input_ids=self.prefix, use_cache=False
         ).logits[:, -1]
         logits_NV[:, list(self.banned)] = float("-inf")
         return logits_NV
-
-
-@dataclass
-class WholePrefixState:
-    beams: int
-    source: Tensor
-    mask: Tensor
-    prefix: Tensor
-    started: bool = False
 
     def reorder(self, rows_N: Tensor) -> None:
         self.prefix = self.prefix[rows_N]
 
     def keep(self, sentences_B: Tensor) -> None:
-        rows = (sentences_B[:, None] * self.beams + torch.arange(self.beams)).flatten()
-        self.source, self.mask = self.source[rows], self.mask[rows]
-        self.prefix = self.prefix[rows]
+        """There is but one."""
 
 
 def converted(name: str) -> Any:
@@ -86,9 +67,9 @@ def lively(name: str) -> Any:
         for _ in range(10):
             with torch.no_grad():
                 trainable_bias(model).view(-1)[model.config.eos_token_id] += 0.4
-            source = batch(LENGTHS, model)["input_ids"]
+            inputs = batch(LENGTHS, model)
             lengths = (
-                {len(best[0].tokens) for best in expected(model, source, beams)} for beams in (1, 4)
+                {len(best[0].tokens) for best in expected(model, inputs, beams)} for beams in (1, 4)
             )
             if all(len(different) > 1 for different in lengths):
                 return model
@@ -96,17 +77,26 @@ def lively(name: str) -> Any:
 
 
 def expected(
-    model: Any, source: Tensor, beams: int, limit: int = LIMIT, **options: Any
+    model: Any,
+    inputs: dict[str, Tensor],
+    beams: int,
+    limit: int = LIMIT,
+    penalty: float = 0.0,
+    prompt: tuple[int, ...] = (),
+    banned: tuple[int, ...] = (),
 ) -> list[list[Hypothesis]]:
-    prompt = options.pop("prompt", [model.generation_config.decoder_start_token_id])
-    penalty = options.pop("length_penalty", 0.0)
-    stepper = WholePrefix(model, prompt, **options)
-    section = getattr(model.config, "scones", None)
-    output = output_layer(section["output"]) if section else Softmax()
-    limits, end = torch.full((source.size(0),), limit), model.config.eos_token_id
-    if beams == 1:
-        return [[best] for best in greedy_search(stepper, output, source, limits, True, end)]
-    return beam_search(stepper, output, source, limits, beams, beams, penalty, end)
+    """Our own search, sentence by sentence."""
+    start = model.generation_config.decoder_start_token_id
+    stepper = WholePrefix(model, [start, *prompt], banned)
+    output, end = output_layer(model.config.scones["output"]), model.config.eos_token_id
+    found = []
+    for row, mask in zip(inputs["input_ids"], inputs["attention_mask"], strict=True):
+        source, limits = row[mask.bool()][None], torch.tensor([limit])
+        if beams == 1:
+            found.append(greedy_search(stepper, output, source, limits, True, end))
+        else:
+            found += beam_search(stepper, output, source, limits, beams, beams, penalty, end)
+    return found
 
 
 def generate(model: Any, inputs: dict[str, Tensor], beams: int, **options: Any) -> Any:
@@ -153,9 +143,7 @@ def test_the_search_is_ours_on_the_same_logits_whatever_stands_beside_a_sentence
 ) -> None:
     model = converted(name)
     inputs = batch(LENGTHS, model)
-    alone = (row[None, :length] for row, length in zip(inputs["input_ids"], LENGTHS, strict=True))
-    wanted = [expected(model, source, beams)[0] for source in alone]
-    same(model, generate(model, inputs, beams), wanted, beams)
+    same(model, generate(model, inputs, beams), expected(model, inputs, beams), beams)
 
 
 @pytest.mark.parametrize("name", CLASSES)
@@ -174,8 +162,7 @@ def test_a_forced_first_token_is_certain(beams: int) -> None:
     inputs = batch(LENGTHS, model)
     found = generate(model, inputs, beams, forced_bos_token_id=7)
     assert (found.sequences[found.sequences_scores > float("-inf")][:, 1] == 7).all()
-    start = model.config.decoder_start_token_id
-    wanted = expected(model, inputs["input_ids"], beams, LIMIT - 1, prompt=[start, 7])
+    wanted = expected(model, inputs, beams, LIMIT - 1, prompt=(7,))
     same(model, found, wanted, beams, prompt=2)
 
 
@@ -199,7 +186,7 @@ def test_banned_tokens_are_never_taken(beams: int) -> None:
     with torch.no_grad():
         trainable_bias(model)[0, pad] += 20.0
     inputs = batch(LENGTHS, model)
-    wanted = expected(model, inputs["input_ids"], beams, banned=(pad, 5))
+    wanted = expected(model, inputs, beams, banned=(pad, 5))
     found = generate(model, inputs, beams, bad_words_ids=[[pad], [5]])
     same(model, found, wanted, beams)
 
@@ -212,7 +199,7 @@ def test_the_length_penalty_is_that_of_the_call() -> None:
     assert generate(model, inputs, 4).sequences.tolist() == vanilla.sequences.tolist()
     found = generate(model, inputs, 4, length_penalty=1.0)
     assert found.sequences.tolist() != vanilla.sequences.tolist()
-    wanted = expected(model, inputs["input_ids"], 4, length_penalty=1.0)
+    wanted = expected(model, inputs, 4, penalty=1.0)
     same(model, found, wanted, 4, penalty=1.0)
     with pytest.raises(SconesError, match="length_penalty must be 0 or more"):
         generate(model, inputs, 4, length_penalty=-1.0)

@@ -146,16 +146,12 @@ def test_a_card_tells_data_scores_and_limits(tiny_model: Path, tmp_path: Path) -
     card = (tmp_path / "tea" / "README.md").read_text()
     for line in (
         "# pocket-tea: de → en, scones",
-        "| licence | Apache-2.0 |",
-        "|  | pairs | licence |",
         r"| menus | 1,234 | CC0 \| public domain |",
-        "| tea/test | 20 | 12.3 |",
         "| jam/test |  | 9.0 |",
         "Signature: `nrefs:1|case:mixed`",
         "- Knows tea alone.",
         r"| dev signature | `nrefs:1\|case:mixed` |",
         'translator = scones.load("pocket-tea")',
-        "scones export pocket-tea OUT --to huggingface",
     ):
         assert f"\n{line}\n" in card, card
     assert "AutoTokenizer" not in card
