@@ -6,7 +6,7 @@ negative logit of the gold one. The gradient of that is σ(u) - λ, exact howeve
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scones.errors import SconesError, optional_import
 from scones.outputs import Reduction, reduced
@@ -45,7 +45,8 @@ def scones_loss(
             updates, state = optimizer.update(gradients, state, params)
             return optax.apply_updates(params, updates), state, loss
     """
-    softplus, jnp = _jax().nn.softplus, _jax().numpy
+    jax = optional_import("jax", "JAX is not installed; pip install 'scones[jax]' brings it.")
+    softplus, jnp = jax.nn.softplus, jax.numpy
     logits, targets = jnp.asarray(logits), jnp.asarray(targets)
     if logits.shape[:-1] != targets.shape:
         raise SconesError(
@@ -74,7 +75,3 @@ def initial_bias(vocabulary: int, alpha: float = 0.5, label_smoothing: float = 0
     from scones.outputs.scones import Scones
 
     return Scones(alpha, label_smoothing).initial_bias(vocabulary)
-
-
-def _jax() -> Any:
-    return optional_import("jax", "JAX is not installed; pip install 'scones[jax]' brings it.")

@@ -62,7 +62,7 @@ def evaluate(options: Evaluate) -> None:
     """
     from rich.console import Console
 
-    from scones.evaluation.metrics import check_metric, length_ratio
+    from scones.evaluation.metrics import bleu, check_metric
     from scones.text.reading import read_aligned
 
     for metric in options.metrics:
@@ -80,7 +80,7 @@ def evaluate(options: Evaluate) -> None:
             status.update(METRIC_NAMES[metric])
             rows += _rows(metric, systems, references, sources, options)
         ratios = {
-            name: length_ratio(lines, references, tokenize=options.tokenize)
+            name: bleu(lines, references, tokenize=options.tokenize).length_ratio or 0.0
             for name, lines in systems.items()
         }
     facts = {"results": rows, "length_ratios": ratios}

@@ -231,17 +231,15 @@ def sample(options: Sample) -> None:
     if store is None and (options.overwrite or options.pairs is not None):
         raise SconesError("--pairs and --overwrite are for a store; give --store and --output.")
     parameters = Parameters.load(options.model)
-    settings = asdict(options.sampling)
+    sampler = Sampler(parameters, options.temperature, **asdict(options.sampling))
     if store is None or output is None:
-        found = _sample_text(Sampler(parameters, options.temperature, **settings))
+        found = _sample_text(sampler)
     else:
         with progress("pairs") as show:
             found = sample_store(
                 store,
-                parameters,
+                sampler,
                 output,
-                options.temperature,
-                **settings,
                 pairs=options.pairs,
                 overwrite=options.overwrite,
                 progress=show,

@@ -42,7 +42,8 @@ class Score:
     value: float
     signature: str
     length_ratio: float | None = None
-    """Hypothesis tokens over reference tokens; only BLEU counts tokens, others leave it out."""
+    """Hypothesis tokens over reference tokens, as BLEU's brevity penalty sees them; of several
+    references the one closest in length counts. Only BLEU counts tokens, others leave it out."""
 
 
 def bleu(hypotheses: Texts, references: ReferenceSets, *, tokenize: str = "13a") -> Score:
@@ -70,15 +71,6 @@ def score(
 
     check_references(hypotheses, references)
     return load_learned(metric, checkpoint).score(hypotheses, references, sources)
-
-
-def length_ratio(hypotheses: Texts, references: ReferenceSets, *, tokenize: str = "13a") -> float:
-    """Hypothesis length over reference length in BLEU's tokens, as BLEU's brevity penalty sees it.
-
-    With several references the one closest in length counts.
-    """
-    ratio = bleu(hypotheses, references, tokenize=tokenize).length_ratio
-    return 0.0 if ratio is None else ratio
 
 
 def sacrebleu_metric(metric: str, references: ReferenceSets, *, tokenize: str = "13a") -> Metric:

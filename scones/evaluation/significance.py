@@ -20,7 +20,9 @@ import numpy as np
 from scones.errors import SconesError
 from scones.evaluation.metrics import (
     SACREBLEU_METRICS,
+    LearnedMetric,
     ReferenceSets,
+    Texts,
     check_metric,
     check_references,
     load_learned,
@@ -98,7 +100,8 @@ def paired_bootstrap(
     if metric in SACREBLEU_METRICS:
         measure = _sacrebleu_measure(metric, references, tokenize, drawing)
     else:
-        measure = _learned_measure(metric, references, sources, checkpoint, drawing)
+        scorer = load_learned(metric, checkpoint)
+        measure = _learned_measure(scorer, references, sources, drawing)
     return _compare(measure, systems, resamples, seed)
 
 
@@ -118,13 +121,8 @@ def _sacrebleu_measure(
 
 
 def _learned_measure(
-    metric: str,
-    references: ReferenceSets,
-    sources: Sequence[str] | None,
-    checkpoint: Path | None,
-    drawing: str,
+    scorer: LearnedMetric, references: ReferenceSets, sources: Texts | None, drawing: str
 ) -> _Measure:
-    scorer = load_learned(metric, checkpoint)
     return _Measure(
         name=scorer.name,
         signature=f"nrefs:1|{drawing}|{scorer.signature}",

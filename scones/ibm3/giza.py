@@ -123,7 +123,7 @@ def import_tables(
     source = Vocabulary.read(source_vocabulary, subwords)
     target = Vocabulary.read(target_vocabulary, subwords)
     rows = len(source.words)
-    t, n, d = (_beside(prefix, f"{name}3.final") for name in "tnd")
+    t, n, d = (Path(f"{prefix}.{name}3.final") for name in "tnd")
 
     entries = _read(t, 3)
     sources = source.numbers(entries[:, 0], t, null=rows)
@@ -146,7 +146,7 @@ def import_tables(
     weights = source.counts / max(1, source.counts.sum())
     lost = {"t": float(lost_t[:rows] @ weights), "n": float(lost_n @ weights)}
     facts = {"made_by": "GIZA++", "tables": str(prefix), "lost": lost}
-    p1 = _read_p1(_beside(prefix, "p0_3.final"))
+    p1 = _read_p1(Path(f"{prefix}.p0_3.final"))
     parameters = Parameters(
         source.words, target.words, translations, fertilities, distortions, p1, subwords, facts
     )
@@ -238,10 +238,6 @@ def _check_sums(path: Path, rows: NDArray[np.int64], probs: Table) -> None:
             f"{line + 1:,} and those with the same condition); its columns must stand as GIZA++ "
             "writes them",
         )
-
-
-def _beside(prefix: Path, ending: str) -> Path:
-    return Path(prefix).with_name(f"{Path(prefix).name}.{ending}")
 
 
 def _wrong(path: Path, line: int | None, problem: str) -> SconesError:

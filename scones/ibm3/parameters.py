@@ -39,6 +39,11 @@ FORMAT = 1
 ANY = 0
 """The source length of a table that holds for all source lengths."""
 
+# The tables that are several arrays, by the names of their files.
+_ARRAYS = {
+    "translations": ("begins", "words", "probs"),
+    "distortions": ("begins", "rows", "probs"),
+}
 _damaged = partial(damaged, remedy="make the model again")
 
 Numbers = NDArray[Any]
@@ -155,20 +160,13 @@ class Parameters:
 
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
         """Write a folder, in one step."""
-        t, d = self.translations, self.distortions
-        arrays: dict[str, NDArray[Any]] = {
-            "translations.begins": t.begins,
-            "translations.words": t.words,
-            "translations.probs": t.probs,
-            "fertilities.probs": self.fertilities,
-            "distortions.begins": d.begins,
-            "distortions.rows": d.rows,
-            "distortions.probs": d.probs,
-        }
+        arrays = {"fertilities.probs": self.fertilities}
+        for table, parts in _ARRAYS.items():
+            arrays |= {f"{table}.{part}": getattr(getattr(self, table), part) for part in parts}
         facts = {
             "format": FORMAT,
             "p1": self.p1,
-            "spread": d.spread,
+            "spread": self.distortions.spread,
             "source_words": len(self.source_words),
             "target_words": len(self.target_words),
             "facts": self.facts,
@@ -198,16 +196,17 @@ class Parameters:
                     f"{folder} is an IBM Model 3 of format {facts['format']}, and this version of "
                     f"scones reads format {FORMAT}; make it again."
                 )
-            t = (_array(folder, f"translations.{part}") for part in ("begins", "words", "probs"))
-            d = (_array(folder, f"distortions.{part}") for part in ("begins", "rows", "probs"))
-            begins, rows, probs = d
+            t, d = (
+                [_array(folder, f"{table}.{part}") for part in parts]
+                for table, parts in _ARRAYS.items()
+            )
             subwords = folder / "subwords.model"
             return cls(
                 _words(folder / "source.txt", facts["source_words"]),
                 _words(folder / "target.txt", facts["target_words"]),
                 Translations(*t),
                 _array(folder, "fertilities.probs"),
-                Distortions(begins, rows, probs, facts["spread"]),
+                Distortions(*d, facts["spread"]),
                 facts["p1"],
                 Subwords.load(subwords) if subwords.exists() else None,
                 facts["facts"],

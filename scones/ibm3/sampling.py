@@ -373,13 +373,9 @@ class Sampler:
 
 def sample_store(
     store: Path,
-    parameters: Parameters,
+    sampler: Sampler,
     output: Path,
-    temperature: float,
-    seed: int = 0,
     *,
-    max_length: int = MAX_LENGTH,
-    threads: int | None = None,
     pairs: int | None = None,
     overwrite: bool = False,
     progress: Callable[[str, int], None] = lambda split, done: None,
@@ -390,9 +386,7 @@ def sample_store(
     a translation is left out. The languages keep their names. Memory does not grow with the store.
     """
     opened = TokenStore.open(store)
-    # Refused before the sampler gets ready, which takes a moment.
-    check_pieces(opened, parameters)
-    sampler = Sampler(parameters, temperature, seed, max_length, threads)
+    check_pieces(opened, sampler.parameters)
     counts = {"train": Counts()}
     train, dev = opened.split("train"), opened.dev_texts
     languages = opened.source_language, opened.target_language
@@ -418,8 +412,8 @@ def sample_store(
         if not counts["train"].translated:
             raise SconesError(
                 f"No training sentence of {store} could be translated: "
-                f"{counts['train'].source_too_long:,} are longer than {max_length} words and "
-                f"{counts['train'].empty:,} have no word that the model translates."
+                f"{counts['train'].source_too_long:,} are longer than {sampler.max_length} words "
+                f"and {counts['train'].empty:,} have no word that the model translates."
             )
         report = sampler.facts() | {
             "store": str(store),

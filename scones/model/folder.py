@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError
@@ -43,10 +43,7 @@ FORMAT = 1
 SUBWORDS = "subwords.model"
 POCKET = Path(__file__).parents[1] / "pocket"
 # Another name for int8, so that nobody who knows only floats takes the bytes for weights.
-_WEIGHTS: dict[Storage, str] = {
-    "float32": "model.safetensors",
-    "int8": "model.int8.safetensors",
-}
+_WEIGHTS = {"float32": "model.safetensors", "int8": "model.int8.safetensors"}
 
 
 @dataclass(frozen=True)
@@ -170,12 +167,12 @@ class FolderConfig:
 
     @property
     def weights(self) -> Path:
-        if self.storage not in get_args(Storage):
+        if self.storage not in _WEIGHTS:
             raise SconesError(
                 f"{self.folder} is stored as {self.storage!r}, which this version of scones does "
                 "not read; use the version of scones that wrote it."
             )
-        return self.folder / _WEIGHTS[cast(Storage, self.storage)]
+        return self.folder / _WEIGHTS[self.storage]
 
     def sizes(self) -> ModelConfig:
         try:
@@ -332,13 +329,15 @@ def _check_replaceable(source: Path, target: Path) -> None:
 
 def named_weights(model: Transformer) -> dict[str, Tensor]:
     """Name the weights as transformers' Pegasus class does."""
-    return {
-        their_name: part.contiguous()
-        for name, tensor in model.state_dict().items()
-        for their_name, part in zip(
-            _their_names(name, model), _parts(name, tensor.detach().cpu()), strict=True
-        )
-    }
+    theirs: dict[str, Tensor] = {}
+    for name, tensor in model.state_dict().items():
+        if name == "output_bias":
+            tensor = tensor.unsqueeze(0)
+        # Our projections of one input are one matrix; there each is a matrix of its own.
+        names = _their_names(name, model)
+        for their_name, part in zip(names, tensor.detach().cpu().chunk(len(names)), strict=True):
+            theirs[their_name] = part.contiguous()
+    return theirs
 
 
 def to_hugging_face(model: Transformer) -> dict[str, Tensor]:
@@ -372,16 +371,6 @@ def from_hugging_face(theirs: dict[str, Tensor], model: Transformer, path: Path)
             raise damaged(path, f"{names[0]} holds a number that is not finite")
         state[name] = tensor
     return state
-
-
-def _parts(name: str, tensor: Tensor) -> list[Tensor]:
-    if name == "output_bias":
-        return [tensor.unsqueeze(0)]
-    if ".attention.inputs." in name:
-        return list(tensor.chunk(3))
-    if ".cross.inputs." in name:
-        return list(tensor.chunk(2))
-    return [tensor]
 
 
 def _their_names(name: str, model: Transformer) -> list[str]:

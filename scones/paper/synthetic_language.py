@@ -108,14 +108,8 @@ def sample_language(folder: Path, settings: LanguageSettings, temperature: float
     parameters = Parameters.load(settings.model)
     made_with = settings.at(temperature)
     with new_folder(folder) as new:
-        report = sample_store(
-            settings.store,
-            parameters,
-            new / "store",
-            temperature,
-            settings.seed,
-            pairs=settings.pairs,
-        )
+        sampler = Sampler(parameters, temperature, settings.seed)
+        report = sample_store(settings.store, sampler, new / "store", pairs=settings.pairs)
         sampler = Sampler(parameters, temperature, settings.seed + TEST_SEED)
         sampled = [_line(text) for text in sampler.sample_texts(settings.sources)]
         kept = [pair for pair in zip(settings.sources, sampled, strict=True) if pair[1]]

@@ -260,8 +260,9 @@ class _SentenceWriter:
         self._kind = kind
         self.sentences = 0
         self.tokens = 0
-        self._token_file: BinaryIO = _beside(stem, "tokens").open("wb")
-        self._offset_file: BinaryIO = _beside(stem, "offsets").open("wb")
+        tokens, offsets = (Path(f"{stem}.{part}") for part in ("tokens", "offsets"))
+        self._token_file: BinaryIO = tokens.open("wb")
+        self._offset_file: BinaryIO = offsets.open("wb")
         self._offset_file.write(np.zeros(1, OFFSET_TYPE).tobytes())
 
     def append(self, tokens: NDArray[Any], lengths: NDArray[Any]) -> None:
@@ -278,10 +279,6 @@ class _SentenceWriter:
     def close(self) -> None:
         self._token_file.close()
         self._offset_file.close()
-
-
-def _beside(stem: Path, ending: str) -> Path:
-    return stem.with_name(f"{stem.name}.{ending}")
 
 
 def _read_facts(folder: Path) -> dict[str, Any]:

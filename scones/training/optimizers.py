@@ -46,17 +46,15 @@ class Lamb(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         # A tensor, never a bool: to read it, the host would have to wait for the GPU.
-        made = None if self.found_inf is None else 1.0 - self.found_inf
+        made = 1.0 if self.found_inf is None else 1.0 - self.found_inf
         for group in self.param_groups:
             parameters = [p for p in group["params"] if p.grad is not None]
             if not parameters:
                 continue
             self._begin([p for p in parameters if not self.state[p]])
             steps = [self.state[p]["step"] for p in parameters]
-            if made is None:
-                torch._foreach_add_(steps, 1.0)
-            else:  # one tensor for all would be read by the host
-                torch._foreach_add_(steps, [made] * len(steps))
+            # A list, for the host would read one tensor for all.
+            torch._foreach_add_(steps, [made] * len(steps))
             if matrices := [p for p in parameters if p.ndim >= 2]:
                 self._move_by_norm(matrices, group, made)
             if vectors := [p for p in parameters if p.ndim < 2]:
@@ -71,7 +69,7 @@ class Lamb(torch.optim.Optimizer):
             }
 
     def _move_by_norm(
-        self, matrices: list[Tensor], group: dict[str, Any], made: Tensor | None
+        self, matrices: list[Tensor], group: dict[str, Any], made: Tensor | float
     ) -> None:
         """Take Adam's step from the origin to learn its direction; go there by the norm's rule."""
         # Adam subtracts rate × direction from what it is given: from zeros, with a rate of 1, it
@@ -87,9 +85,7 @@ class Lamb(torch.optim.Optimizer):
         known = (norms > 0) & (lengths > 0)
         ratios = torch.where(known, norms / lengths, 1.0).clamp(max=group["largest_ratio"])
         # A step that is not made goes 0 times a finite way, which changes no number.
-        scales = ratios * group["lr"]
-        if made is not None:
-            scales = scales * made
+        scales = ratios * group["lr"] * made
         torch._foreach_addcmul_(matrices, moves, list(scales.unbind()))
 
     def _adam(

@@ -25,9 +25,9 @@ def test_value_name_and_signature_are_sacrebleus(metric, sets, references, spoil
 
 def test_length_ratio_takes_the_closest_reference():
     short, long = ["one two three ."], ["one two three four five six seven ."]
-    assert metrics.length_ratio(["one two three four ."], [short]) == 5 / 4
-    assert metrics.length_ratio(["one two three four ."], [short, long]) == 5 / 4
-    assert metrics.length_ratio(["one two three four five six ."], [short, long]) == 7 / 8
+    assert metrics.bleu(["one two three four ."], [short]).length_ratio == 5 / 4
+    assert metrics.bleu(["one two three four ."], [short, long]).length_ratio == 5 / 4
+    assert metrics.bleu(["one two three four five six ."], [short, long]).length_ratio == 7 / 8
     assert metrics.bleu(["one two"], [short]).length_ratio == 2 / 4
     assert metrics.score("chrf", ["one two"], [short]).length_ratio is None
 
