@@ -206,7 +206,7 @@ class Parameters:
                 _words(folder / "target.txt", facts["target_words"]),
                 Translations(*t),
                 _array(folder, "fertilities.probs"),
-                Distortions(*d, facts["spread"]),
+                Distortions(*d, spread=facts["spread"]),
                 facts["p1"],
                 Subwords.load(subwords) if subwords.exists() else None,
                 facts["facts"],

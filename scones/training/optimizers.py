@@ -46,7 +46,7 @@ class Lamb(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         # A tensor, never a bool: to read it, the host would have to wait for the GPU.
-        made = 1.0 if self.found_inf is None else 1.0 - self.found_inf
+        made: Any = 1.0 if self.found_inf is None else 1.0 - self.found_inf
         for group in self.param_groups:
             parameters = [p for p in group["params"] if p.grad is not None]
             if not parameters:
@@ -68,9 +68,7 @@ class Lamb(torch.optim.Optimizer):
                 "square": torch.zeros_like(parameter),
             }
 
-    def _move_by_norm(
-        self, matrices: list[Tensor], group: dict[str, Any], made: Tensor | float
-    ) -> None:
+    def _move_by_norm(self, matrices: list[Tensor], group: dict[str, Any], made: Any) -> None:
         """Take Adam's step from the origin to learn its direction; go there by the norm's rule."""
         # Adam subtracts rate × direction from what it is given: from zeros, with a rate of 1, it
         # leaves minus its direction. Decay is part of LAMB's direction, so it is added before the
