@@ -206,7 +206,7 @@ class Parameters:
                 _words(folder / "target.txt", facts["target_words"]),
                 Translations(*t),
                 _array(folder, "fertilities.probs"),
-                Distortions(*d, spread=facts["spread"]),
+                Distortions(d[0], d[1], d[2], facts["spread"]),
                 facts["p1"],
                 Subwords.load(subwords) if subwords.exists() else None,
                 facts["facts"],
