@@ -39,14 +39,6 @@ def test_beams_share_a_source_and_follow_their_parents(model: Transformer) -> No
     torch.testing.assert_close(last, whole[rows[3:], 4], atol=1e-5, rtol=0)
 
 
-def test_padding_does_not_change_a_sentence(model: Transformer) -> None:
-    source = torch.randint(2, 30, (1, 6))
-    padded = torch.cat([source, torch.zeros(1, 4, dtype=torch.long)], dim=1)
-    target = torch.randint(2, 30, (1, 5))
-    with torch.no_grad():
-        torch.testing.assert_close(model(source, target), model(padded, target), atol=1e-5, rtol=0)
-
-
 def test_the_paper_preset_has_table_1s_sizes() -> None:
     config = ModelOptions(preset="paper").build(32_000)
     assert (config.encoder_layers, config.decoder_layers) == (6, 6)

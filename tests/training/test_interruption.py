@@ -11,21 +11,12 @@ import time
 from pathlib import Path
 
 import pytest
-import torch
-from tiny_run import checkpoint, events, train_command, wait_for_steps
+from tiny_run import assert_same_end, checkpoint, events, train_command, wait_for_steps
 
 from scones.cli import run as run_command
 
 STEPS = 24
 FLAGS = {"max_steps": STEPS, "validate_every": 15, "checkpoint_every": 4}
-
-
-def assert_same_end(left: Path, right: Path, step: int) -> None:
-    """Weights, optimiser and random state, bit for bit."""
-    expected, found = checkpoint(left, step), checkpoint(right, step)
-    assert expected.keys() == found.keys()
-    for name, tensor in expected.items():
-        assert torch.equal(tensor, found[name]), name
 
 
 @pytest.mark.parametrize(

@@ -176,14 +176,6 @@ def test_a_run_that_another_process_trains_is_refused(run_training, tmp_path: Pa
     run_training(tmp_path / "run", {"max_steps": 2})
 
 
-def test_a_folder_that_is_no_run_is_left_alone(run_training, tmp_path: Path) -> None:
-    (tmp_path / "thesis.txt").write_text("dear")
-    for place in (tmp_path, tmp_path / "thesis.txt"):
-        with pytest.raises(SconesError, match="exists and is not a training run; choose another"):
-            run_training(place)
-    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
-
-
 def test_weights_to_start_from_count_at_the_beginning_only(run_training, tmp_path: Path) -> None:
     run_training(tmp_path / "start", {"max_steps": 1, "seed": 9})
     start, run = tmp_path / "start" / "last", tmp_path / "run"

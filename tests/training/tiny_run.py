@@ -8,6 +8,7 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
+import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -99,3 +100,11 @@ def write_store(folder: Path, subwords: Subwords, pairs: list[tuple[str, str]]) 
         sides = ([pair[side] for pair in pairs] for side in (0, 1))
         writer.append("train", *(subwords.encode(texts) for texts in sides))
         writer.finish()
+
+
+def assert_same_end(left: Path, right: Path, step: int) -> None:
+    """Weights, optimiser and random state, bit for bit."""
+    expected, found = checkpoint(left, step), checkpoint(right, step)
+    assert expected.keys() == found.keys()
+    for name, tensor in expected.items():
+        assert torch.equal(tensor, found[name]), name
