@@ -1,7 +1,7 @@
 """Runs that are broken off while they write; a program of its own, for it forks.
 
 Every case trains in a fork until the fault and goes on in another fork, which compares its end with
-that of a run that nothing happened to. Prints a JSON object a case. Arguments: store, scratch folder.
+that of a run that nothing happened to. Prints a JSON object a case; takes a store and a folder.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,22 +27,20 @@ STEPS = 4
 FAULTY = "step-00000002"
 
 
-def run(store: Path, folder: Path, prepare: Callable[[], None] | None = None) -> None:
+def run(store: Path, folder: Path) -> None:
     """Train to the end, from wherever the folder stands."""
-    if prepare:
-        prepare()
     options = {"checkpoint_every": 1, "average_last": 2, "validate_every": 3, "dev_sentences": 1}
     train(make_experiment({**options, "max_steps": STEPS}), store, folder, quiet=True)
 
 
-def start(work: Callable[[], None]) -> int:
-    """Do something in a copy of this process; gives its process number."""
+def in_a_fork(work: Callable[..., None], *arguments: Any) -> int:
+    """Do something in a copy of this process; gives its exit code."""
     child = os.fork()
     if child:
-        return child
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     code = 1
     try:
-        work()
+        work(*arguments)
         code = 0
     except OSError:
         code = 2
@@ -51,13 +48,8 @@ def start(work: Callable[[], None]) -> int:
         os._exit(code)
 
 
-def end(child: int) -> int:
-    """Wait for such a process; gives its exit code."""
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-def break_disk(kind: str, number: int) -> None:
-    """Let the `number`-th thing that is done to the disk for one checkpoint go wrong."""
+def break_off(store: Path, folder: Path, kind: str, number: int) -> None:
+    """Train until the `number`-th thing that is done to the disk for one checkpoint goes wrong."""
     done = 0
 
     def broken(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -85,6 +77,7 @@ def break_disk(kind: str, number: int) -> None:
     for name in ("fsync", "rename", "replace", "mkdir", "chmod"):
         setattr(os, name, broken(getattr(os, name)))
     shutil.rmtree = broken(shutil.rmtree)  # type: ignore[assignment]
+    run(store, folder)
 
 
 def go_on(store: Path, folder: Path, straight: Path) -> None:
@@ -98,15 +91,15 @@ def go_on(store: Path, folder: Path, straight: Path) -> None:
 def cases(store: Path, place: Path) -> Iterator[dict[str, Any]]:
     """Break every single step of writing a checkpoint."""
     straight, folder = place / "straight", place / "run"
-    if end(start(partial(run, store, straight))):
+    if in_a_fork(run, store, straight):
         raise RuntimeError("the run that nothing happens to failed")
     for kind in ("full disk", "killed"):
         for number in range(1, 1000):
-            code = end(start(partial(run, store, folder, partial(break_disk, kind, number))))
+            code = in_a_fork(break_off, store, folder, kind, number)
             if code == 0:  # nothing is left to break
                 shutil.rmtree(folder)
                 break
-            again = end(start(partial(go_on, store, folder, straight)))
+            again = in_a_fork(go_on, store, folder, straight)
             shutil.rmtree(folder)
             yield {"case": kind, "number": number, "code": code, "again": again}
 
