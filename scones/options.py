@@ -150,12 +150,14 @@ def _broken_bound(
 
 
 def load_recipe(
-    path: Path, *names: str, variables: Mapping[str, str] | None = None
+    path: Path | None, *names: str, variables: Mapping[str, str] | None = None
 ) -> dict[str, dict[str, Any]]:
     """Read the named sections of a recipe file, with ${VARIABLES} in their strings expanded.
 
-    `variables` go before those of the environment.
+    `variables` go before those of the environment. No recipe at all has empty sections.
     """
+    if path is None:
+        return {name: {} for name in names}
     path = Path(path)
     try:
         recipe = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -230,7 +232,7 @@ def from_entries(cls: type[Options], section: Mapping[str, Any], place: str) -> 
 
 def describe_type(annotation: Any) -> str:
     """Say in words what values a field takes."""
-    optional, inner = _without_none(annotation)
+    optional, inner = without_none(annotation)
     if optional:
         return describe_type(inner)
     origin = typing.get_origin(annotation)
@@ -244,7 +246,7 @@ def describe_type(annotation: Any) -> str:
     return names.get(annotation, "a path" if annotation is Path else str(annotation))
 
 
-def _without_none(annotation: Any) -> tuple[bool, Any]:
+def without_none(annotation: Any) -> tuple[bool, Any]:
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         inner = [part for part in typing.get_args(annotation) if part is not type(None)]
         if len(inner) == 1:
@@ -253,7 +255,7 @@ def _without_none(annotation: Any) -> tuple[bool, Any]:
 
 
 def _convert(value: Any, annotation: Any) -> Any:
-    optional, annotation = _without_none(annotation)
+    optional, annotation = without_none(annotation)
     if isinstance(value, Given) or (optional and value is None):
         return value
     origin = typing.get_origin(annotation)

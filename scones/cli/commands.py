@@ -30,7 +30,7 @@ from typer.models import ParamMeta
 
 from scones.cli.flags import CommandGroup
 from scones.errors import SconesError
-from scones.options import REQUIRED, Given, bounds_broken, dataclass_in, from_section
+from scones.options import REQUIRED, Given, bounds_broken, dataclass_in, from_section, without_none
 
 _HELP = """\
 Translation models that can say that more than one answer is right.
@@ -166,8 +166,7 @@ def flags_in(cls: type, heading: str | None = None, place: tuple[str, ...] = ())
         if inner is not None:
             yield from flags_in(inner, heading, here)
         elif "help" in field.metadata:
-            optional = type(None) in typing.get_args(types[field.name])
-            annotation = typing.get_args(types[field.name])[0] if optional else types[field.name]
+            _, annotation = without_none(types[field.name])
             yield Flag(field, annotation, heading, here)
 
 

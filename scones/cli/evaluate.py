@@ -42,12 +42,6 @@ class Evaluate(ReferencesFlag):
     resamples: int = option(1000, "How often the bootstrap draws.")
     seed: int = option(12345, "The seed of the bootstrap.")
 
-    def settings(self, metric: str, sources: list[str] | None) -> dict[str, Any]:
-        """What every function that scores needs to know."""
-        checkpoints = {"bleurt": self.bleurt_checkpoint, "comet": self.comet_checkpoint}
-        checkpoint = checkpoints.get(metric)
-        return {"tokenize": self.tokenize, "sources": sources, "checkpoint": checkpoint}
-
 
 def evaluate(options: Evaluate) -> None:
     """Score translations: BLEU, chrF, TER; systems by paired bootstrap.
@@ -105,7 +99,9 @@ def _rows(
     from scones.evaluation.metrics import score
     from scones.evaluation.significance import paired_bootstrap
 
-    settings = options.settings(metric, sources)
+    checkpoints = {"bleurt": options.bleurt_checkpoint, "comet": options.comet_checkpoint}
+    checkpoint = checkpoints.get(metric)
+    settings: Any = {"tokenize": options.tokenize, "sources": sources, "checkpoint": checkpoint}
     if len(systems) == 1:
         ((system, texts),) = systems.items()
         alone = score(metric, texts, references, **settings)

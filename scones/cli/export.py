@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from scones.cli.flags import DosFlag, JsonFlag, OverwriteFlag, answer
 from scones.errors import SconesError
@@ -62,16 +62,17 @@ def export(options: Export) -> None:
     if options.to == "ctranslate2":
         if options.card:
             raise SconesError("--card goes with --to pocket and huggingface; leave it out.")
-        _for_ctranslate2(options)
-        return
-    if options.quantization or options.check:
+        done, text = _for_ctranslate2(options)
+    elif options.quantization or options.check:
         raise SconesError(
             f"--quantization and --check go with CTranslate2, not with --to {options.to}."
         )
-    _as_folder(options)
+    else:
+        done, text = _as_folder(options)
+    answer(options.as_json, {**asdict(done), "folder": str(done.folder)}, text)
 
 
-def _for_ctranslate2(options: Export) -> None:
+def _for_ctranslate2(options: Export) -> tuple[Any, str]:
     from scones.bridges.ctranslate2 import export as export_model
     from scones.text.reading import read_texts
 
@@ -82,16 +83,15 @@ def _for_ctranslate2(options: Export) -> None:
     )
     found = done.check
     kind = "sentences" if options.check else "random sentences (--check takes real ones)"
-    text = (
+    return done, (
         f"{options.folder}: CTranslate2, {quantization}, {done.bytes / 1e6:.1f} MB. Greedy "
         f"translations of {found.sentences:,} {kind}: {found.equal:,} are the model's own, "
         f"{found.near_ties:,} differ by a near tie; largest logit difference "
         f"{found.largest_logit_difference:.2g}."
     )
-    answer(options.as_json, {**asdict(done), "folder": str(done.folder)}, text)
 
 
-def _as_folder(options: Export) -> None:
+def _as_folder(options: Export) -> tuple[Any, str]:
     from scones.files import read_json
     from scones.model.card import check_metadata
     from scones.model.folder import store_again
@@ -101,11 +101,10 @@ def _as_folder(options: Export) -> None:
     done = store_again(
         options.model, options.folder, storage, metadata, overwrite=options.overwrite
     )
-    text = (
+    return done, (
         f"{options.folder}: {done.parameters:,} weights in {storage}, {done.bytes / 1e6:.2f} MB on "
         f"disk; largest error of a weight {done.largest_error:.2g}."
     )
-    answer(options.as_json, {**asdict(done), "folder": str(done.folder)}, text)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -195,11 +195,10 @@ def progress(unit: str) -> Iterator[Show]:
     if not console.is_terminal:
         yield _lines(unit)
         return
-    from rich.markup import escape
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
     tasks: dict[str, TaskID] = {}
-    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn()
     with Progress(*columns, console=console) as bars:
 
         def show(task: str, done: int, total: int | None = None) -> None:
@@ -207,11 +206,8 @@ def progress(unit: str) -> Iterator[Show]:
                 for earlier in tasks.values():
                     bars.stop_task(earlier)
                 tasks[task] = bars.add_task("", total=total or None)
-            bars.update(
-                tasks[task],
-                completed=done,
-                description=escape(_so_far(task, done, total, unit)),
-            )
+            text = _so_far(task, done, total, unit)
+            bars.update(tasks[task], completed=done, description=text)
 
         yield show
 

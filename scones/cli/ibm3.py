@@ -253,8 +253,8 @@ def sample(options: Sample) -> None:
 
 def _sample_text(sampler: Sampler) -> dict[str, Any]:
     """Translate standard input to standard output; gives the report."""
-    from scones.cli.stream import chunks_of_lines
     from scones.ibm3.sampling import Counts
+    from scones.text.reading import chunks_of_lines
 
     counts = Counts()
     for lines in chunks_of_lines(sys.stdin.buffer, sampler.chunk):

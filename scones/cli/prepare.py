@@ -80,11 +80,8 @@ def prepare(options: Prepare) -> None:
     if options.reversed_store is not None:
         _reverse(options.reversed_store, options)
         return
-    section, place = {}, "The flags of scones prepare"
-    if options.recipe is not None:
-        section = load_recipe(options.recipe, "prepare")["prepare"]
-        place = f"{options.recipe}, section [prepare]"
-    config = options.config.over(section, place)
+    section = load_recipe(options.recipe, "prepare")["prepare"]
+    config = options.config.over(section, f"{options.recipe or 'flags'} [prepare]")
     with progress("pairs") as show:
         report = prepare_store(config, options.store, show)
     answer(

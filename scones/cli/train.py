@@ -44,10 +44,8 @@ class Training(JsonFlag):
 
         if self.label_smoothing is not None:
             output = {"label_smoothing": self.label_smoothing, **output}
-        sections: dict[str, dict[str, Any]] = {"model": {}, "output": {}, "train": {}}
-        place = "flags"
-        if self.recipe is not None:
-            sections, place = load_recipe(self.recipe, *sections), str(self.recipe)
+        sections = load_recipe(self.recipe, "model", "output", "train")
+        place = self.recipe or "flags"
         return Experiment(
             self.model.over(sections["model"], f"{place} [model]"),
             _output_layer(sections["output"], layer, output, f"{place} [output]"),

@@ -72,7 +72,7 @@ def translate(options: Translate) -> None:
 
 
 def _answer_all(translator: Translator, options: Translate, chunk: int) -> None:
-    from scones.cli.stream import chunks_of_lines
+    from scones.text.reading import chunks_of_lines
     from scones.translator import TooLongError
 
     for lines in chunks_of_lines(sys.stdin.buffer, chunk):

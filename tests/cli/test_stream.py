@@ -8,8 +8,8 @@ from typing import BinaryIO
 
 import pytest
 
-from scones.cli.stream import chunks_of_lines
 from scones.errors import SconesError
+from scones.text.reading import chunks_of_lines
 
 
 @pytest.fixture
