@@ -58,9 +58,7 @@ class Train(Training):
     """What `scones train` takes; any output layer that is registered will do."""
 
     output_layer: str | None = option(
-        None,
-        "what turns logits into probabilities [scones]",
-        values=tuple(layer_names()),
+        None, "what turns logits into probabilities [scones]", values=tuple(layer_names())
     )
     alpha: float | None = option(None, "α of SCONES: weight of the tokens that are not gold [0.5]")
     output: list[str] = option(
@@ -110,10 +108,7 @@ class Tune(Training):
 
     folder: Path = argument("Where the models go.", "FOLDER")
     alphas: list[float] = option(
-        [0.2, 0.5, 0.7, 1.0],
-        "an α to try; may be repeated",
-        flags=("--alpha",),
-        metavar="NUMBER",
+        [0.2, 0.5, 0.7, 1.0], "an α to try; may be repeated", flags=("--alpha",), metavar="NUMBER"
     )
 
 
