@@ -3,7 +3,7 @@
 A section of a recipe, a TOML file (`[prepare]`, `[model]`, `[output]`, `[train]`), fills one
 dataclass; one whose entries have names of their own (`[systems]`, `[tests]`) fills a dataclass an
 entry. A field that is a flag too is declared by `option` or `argument`, with its help text and its
-bounds, so that recipe key, command-line flag and documentation are one thing (`scones.cli.flags`
+bounds, so that recipe key, command-line flag and documentation are one thing (`scones.cli.commands`
 makes the flags). All problems of a section are said at once.
 """
 

@@ -116,9 +116,11 @@ def _found(
         )
         exact = translator.exact(texts, limits, options.beam_size, options.too_long, first_number)
         for index, result in in_order(exact):
-            certificate = result.certificate and asdict(result.certificate)
-            known = {"certificate": certificate, "lattice": result.lattice.to_json()}
-            yield index, result.translations, known if options.as_json else {}
+            known: dict[str, Any] = {}
+            if options.as_json:
+                certificate = result.certificate and asdict(result.certificate)
+                known = {"certificate": certificate, "lattice": result.lattice.to_json()}
+            yield index, result.translations, known
         return
     results = translator.translate(
         texts,
