@@ -81,7 +81,7 @@ def prepare(options: Prepare) -> None:
         _reverse(options.reversed_store, options)
         return
     section = load_recipe(options.recipe, "prepare")["prepare"]
-    config = options.config.over(section, f"{options.recipe or 'flags'} [prepare]")
+    config = options.config.over(section, f"{options.recipe or 'flags'}, section [prepare]")
     with progress("pairs") as show:
         report = prepare_store(config, options.store, show)
     answer(
