@@ -130,7 +130,7 @@ def write_json(path: Path, value: Any) -> None:
     write_file(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def damaged(path: Path, why: object, remedy: str = "") -> SconesError:
+def damaged(path: Path | str, why: object, remedy: str = "") -> SconesError:
     """The error for a file that cannot be what it should be; `remedy` says what to do then."""
     return SconesError(f"{path} is damaged: {why}{'; ' if remedy else ''}{remedy}.")
 
@@ -153,6 +153,15 @@ def read_json(path: Path) -> Any:
         raise SconesError(f"{path} does not exist.") from None
     except (ValueError, UnicodeDecodeError, RecursionError) as problem:
         raise damaged(path, f"it is not valid JSON ({problem})") from None
+
+
+def read_lines(path: Path, remedy: str) -> list[str]:
+    """Read a text that we wrote ourselves; `remedy` is what helps where it is gone or damaged."""
+    try:
+        # Not splitlines(), which also breaks at characters that a line may hold.
+        return path.read_bytes().decode().split("\n")[:-1]
+    except (FileNotFoundError, UnicodeDecodeError):
+        raise damaged(path, "the text is missing or is not UTF-8", remedy) from None
 
 
 def sync_folder(folder: Path) -> None:

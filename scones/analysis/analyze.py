@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,7 +29,7 @@ from scones.analysis.tables import model_digest, texts_digest
 from scones.errors import SconesError
 from scones.evaluation.metrics import check_references
 from scones.evaluation.search_errors import BeamRun, ExactOutput, Output, analyze
-from scones.files import Provenance, commit, read_json, sole_use, write_file, write_json
+from scones.files import Provenance, commit, damaged, read_json, sole_use, write_file, write_json
 from scones.hardware import choose_device
 from scones.model.folder import read_facts
 from scones.search.engine import SearchOptions
@@ -38,6 +38,7 @@ from scones.translator import TooLong, Translation, Translator, load
 
 FIRST_BEAM = 4
 """The beam whose results exact search begins with."""
+_damaged = partial(damaged, remedy="remove the file to search again")
 LIMITS = ("max_states", "max_seconds", "sentence_seconds", "max_memory")
 
 
@@ -120,7 +121,7 @@ class _System:
             "model_digest": self._settings["model"],
             "devices": sorted({one.device for one in made}),
             "commits": sorted({str(one.commit) for one in made}),
-            **analyze(beams, exact, self.plan.references).to_json(),
+            **asdict(analyze(beams, exact, self.plan.references)),
         }
 
     def _beam(self, size: int) -> tuple[BeamRun, MadeWith]:
@@ -291,7 +292,7 @@ class ExactFile:
         for one in theirs:
             self.made_with.check(self.path, one, complete=len(found) == self.sentences)
         if not found.keys() <= set(range(self.sentences)):
-            raise _damaged(self.path, ValueError("it has a sentence that is not in the text"))
+            raise _damaged(self.path, "it has a sentence that is not in the text")
         return found, theirs
 
     @contextmanager
@@ -323,7 +324,7 @@ class ExactFile:
                 json.loads(line)
             except ValueError as problem:
                 if number < len(lines):
-                    raise _damaged(self.path, problem, number) from None
+                    raise _damaged(f"{self.path}, line {number},", problem) from None
                 return lines[:-1]
         # JSON that is whole can still be cut: in front of its line end.
         return lines if not lines or lines[-1].endswith(b"\n") else lines[:-1]
@@ -338,8 +339,3 @@ def read_modes(path: Path) -> list[str]:
 
 def _line(value: dict[str, Any]) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode() + b"\n"
-
-
-def _damaged(path: Path, problem: Exception, line: int | None = None) -> SconesError:
-    where = f"{path}, line {line}," if line else f"{path}"
-    return SconesError(f"{where} is damaged ({problem}); remove the file to search again.")

@@ -144,11 +144,8 @@ def _translate(
 
 
 def _share_valid(hypotheses: Sequence[str], judged: Sequence[Judged]) -> float:
-    valid = sum(
-        hypothesis in entry.references
-        for hypothesis, entry in zip(hypotheses, judged, strict=False)
-    )
-    return valid / len(judged)
+    pairs = zip(hypotheses, judged, strict=False)
+    return sum(hypothesis in entry.references for hypothesis, entry in pairs) / len(judged)
 
 
 def _log_probs(

@@ -17,9 +17,9 @@ class CreamTea(JsonFlag):
     """What `scones creamtea` takes."""
 
     folder: Path = argument("The folder to make.", "FOLDER")
-    train: int = option(20_000, "Training pairs, one reference each.")
-    dev: int = option(500, "Development sentences, all references.")
-    test: int = option(1_000, "Test sentences, all references.")
+    train: int = option(20_000, "Training pairs, one reference each.", least=0)
+    dev: int = option(500, "Development sentences, all references.", least=0)
+    test: int = option(1_000, "Test sentences, all references.", least=0)
     seed: int = option(1, "The same seed gives the same corpus.")
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from scones.errors import SconesError
@@ -144,16 +144,9 @@ class ExactFigures:
 class Analysis:
     """All figures of one model on one test set."""
 
-    beams: dict[int, BeamFigures]
-    """By beam size."""
+    beams: dict[str, BeamFigures]
+    """By beam size, which is text as JSON wants its keys."""
     exact: ExactFigures | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values; beam sizes become text, as JSON wants its keys."""
-        return {
-            "beams": {str(size): asdict(figures) for size, figures in self.beams.items()},
-            "exact": None if self.exact is None else asdict(self.exact),
-        }
 
 
 def analyze(
@@ -170,7 +163,7 @@ def analyze(
             )
     return Analysis(
         {
-            size: BeamFigures(
+            str(size): BeamFigures(
                 _output_figures(run.outputs, references),
                 run.seconds,
                 None if exact is None else search_errors(run.outputs, exact),

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scones.errors import SconesError
-from scones.files import damaged, new_folder, read_json, write_file, write_json
+from scones.files import damaged, new_folder, read_json, read_lines, write_file, write_json
 from scones.ibm3.options import Cut
 from scones.text.subwords import Subwords
 
@@ -44,7 +44,8 @@ _ARRAYS = {
     "translations": ("begins", "words", "probs"),
     "distortions": ("begins", "rows", "probs"),
 }
-_damaged = partial(damaged, remedy="make the model again")
+_REMEDY = "make the model again"
+_damaged = partial(damaged, remedy=_REMEDY)
 
 Numbers = NDArray[Any]
 Probs = NDArray[np.float32]
@@ -227,11 +228,7 @@ def _array(folder: Path, name: str) -> NDArray[Any]:
 
 
 def _words(path: Path, count: int) -> list[str]:
-    try:
-        # Not splitlines(), which also breaks at characters that a word may hold.
-        words = path.read_bytes().decode().split("\n")[:-1]
-    except (FileNotFoundError, UnicodeDecodeError):
-        raise _damaged(path, "the words are missing or are not UTF-8") from None
+    words = read_lines(path, _REMEDY)
     if len(words) != count:
         raise _damaged(path, f"it has {len(words):,} words where {count:,} are due")
     return words

@@ -316,7 +316,7 @@ class CleaningReport:
             for side, text in (("source", source), ("target", target)):
                 if fault := bad_byte(text):
                     self.unreadable += 1
-                    self._note_unreadable(_BadByte(line, side, fault))
+                    self.first_unreadable = self.first_unreadable or _BadByte(line, side, fault)
                     break
 
     def merge(self, other: CleaningReport) -> None:
@@ -328,8 +328,8 @@ class CleaningReport:
             both = self.examples.get(reason, []) + examples
             self.examples[reason] = sorted(both)[:_EXAMPLES]
         self.unreadable += other.unreadable
-        if other.first_unreadable:
-            self._note_unreadable(other.first_unreadable)
+        found = filter(None, (self.first_unreadable, other.first_unreadable))
+        self.first_unreadable = min(found, default=None)
 
     def check_encoding(self, source: Path, target: Path | None = None) -> None:
         """Refuse files of which more than a tenth, as far as they were read, is not UTF-8 text."""
@@ -354,10 +354,6 @@ class CleaningReport:
             f"dropped for {reason!r} ({REASONS[reason]}); check the files, their order and their "
             "languages, or loosen the limits."
         )
-
-    def _note_unreadable(self, bad: _BadByte) -> None:
-        if self.first_unreadable is None or bad.line < self.first_unreadable.line:
-            self.first_unreadable = bad
 
 
 def _shortened(line: bytes) -> str:

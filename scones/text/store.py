@@ -30,14 +30,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scones.errors import SconesError
-from scones.files import damaged, file_digest, new_folder, read_json, write_json
+from scones.files import damaged, file_digest, new_folder, read_json, read_lines, write_json
 from scones.text.subwords import Subwords
 
 FORMAT = 1
 SIDES = ("source", "target")
 OFFSET_TYPE = np.dtype("<u8")
 
-_damaged = partial(damaged, remedy="prepare the store again")
+_REMEDY = "prepare the store again"
+_damaged = partial(damaged, remedy=_REMEDY)
 
 FlatSentences = tuple[NDArray[Any], NDArray[np.int64]]
 """The tokens of several sentences, one after another, and the length of each."""
@@ -157,7 +158,7 @@ class TokenStore:
         """The development set as it was given (sources, targets), or None."""
         if "dev" not in self._splits:
             return None
-        sources, targets = (_read_lines(self.path / f"dev.{side}.txt") for side in SIDES)
+        sources, targets = (read_lines(self.path / f"dev.{side}.txt", _REMEDY) for side in SIDES)
         return sources, targets
 
     @property
@@ -323,14 +324,6 @@ def _map(path: Path, kind: np.dtype[Any], count: int) -> NDArray[Any]:
         return np.zeros(0, kind)  # an empty file cannot be mapped
     # A plain array over the map: indexing a np.memmap costs several times as much.
     return np.asarray(np.memmap(path, dtype=kind, mode="r"))
-
-
-def _read_lines(path: Path) -> list[str]:
-    try:
-        content = path.read_bytes().decode()
-    except (FileNotFoundError, UnicodeDecodeError):
-        raise _damaged(path, "the text is missing or is not UTF-8") from None
-    return content.split("\n")[:-1]
 
 
 def data_files(splits: Iterable[str]) -> list[str]:

@@ -92,8 +92,8 @@ def test_one_output_against_one_mode(
 
 def test_figures_of_beams() -> None:
     found = analyze({16: BeamRun(WIDE, 8.0), 1: BeamRun(GREEDY, 2.0)}, EXACT, REFERENCES)
-    assert [*found.beams] == [1, 16]
-    greedy, wide = found.beams[1], found.beams[16]
+    assert [*found.beams] == ["1", "16"]
+    greedy, wide = found.beams["1"], found.beams["16"]
     assert (greedy.seconds, wide.seconds) == (2.0, 8.0)
     score = bleu([output.text for output in GREEDY], REFERENCES)
     assert greedy.outputs.bleu == score.value
@@ -124,16 +124,16 @@ def test_figures_of_exact_search() -> None:
 
 def test_nothing_searched_gives_no_shares() -> None:
     alone = analyze({1: BeamRun(GREEDY, 1.0)}, None, REFERENCES)
-    assert (alone.exact, alone.beams[1].errors) == (None, None)
+    assert (alone.exact, alone.beams["1"].errors) == (None, None)
     found = analyze({1: BeamRun([NOT_SEARCHED], 0.1)}, [NO_MODE], [["tea"]])
-    assert found.beams[1].outputs.empty is None
-    assert found.beams[1].outputs.log_probs is None
+    assert found.beams["1"].outputs.empty is None
+    assert found.beams["1"].outputs.log_probs is None
     assert found.exact is not None
     assert (found.exact.unproved, found.exact.empty_modes, found.exact.states) == (None, None, None)
 
 
 def test_all_figures_go_into_json_and_outputs_come_back() -> None:
-    figures = analyze({4: BeamRun(WIDE, 1.0)}, EXACT, REFERENCES).to_json()
+    figures = asdict(analyze({4: BeamRun(WIDE, 1.0)}, EXACT, REFERENCES))
     assert json.loads(json.dumps(figures)) == figures
     assert [*figures["beams"]] == ["4"]
     assert figures["beams"]["4"]["errors"] == {"compared": 2, "share": 0.0, "above": 0}

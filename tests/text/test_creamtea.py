@@ -90,8 +90,6 @@ def test_all_translations_of_a_sentence(tea, source, translations):
 def test_what_cannot_be_given_is_refused(tea):
     with pytest.raises(SconesError, match=r"'Guten Morgen\.' is not a sentence"):
         tea.translations("Guten Morgen.")
-    with pytest.raises(SconesError, match="dev is -1"):
-        splits(10, -1, 10, seed=1)
 
 
 def test_a_sample_is_the_same_on_every_machine(tea):
