@@ -112,9 +112,13 @@ def compare(
         # compare engines.
         translator = load(folder, device, engine="torch")
         systems[name] = report = SystemReport()
-        for search in SEARCHES:
+        for search, options in SEARCHES.items():
             say(f"{name}: {search}")
-            _translate(translator, sources, search, report)
+            translator.translate(sources[:8], **options)  # warm-up, not counted
+            begin = time.perf_counter()
+            found = translator.translate(sources, **options)
+            report.sentences_per_second[search] = len(sources) / (time.perf_counter() - begin)
+            report.hypotheses[search] = [translations[0].text for translations in found]
             if judged:
                 report.valid[search] = _share_valid(report.hypotheses[search], judged)
         if judged and judged_dev:
@@ -130,17 +134,6 @@ def compare(
         for search in SEARCHES
     }
     return Comparison(systems, bleu, Provenance.now(device, models))
-
-
-def _translate(
-    translator: Translator, sources: Sequence[str], search: str, report: SystemReport
-) -> None:
-    options = SEARCHES[search]
-    translator.translate(sources[:8], **options)  # warm-up, not counted
-    begin = time.perf_counter()
-    found = translator.translate(sources, **options)
-    report.sentences_per_second[search] = len(sources) / (time.perf_counter() - begin)
-    report.hypotheses[search] = [translations[0].text for translations in found]
 
 
 def _share_valid(hypotheses: Sequence[str], judged: Sequence[Judged]) -> float:

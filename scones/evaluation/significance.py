@@ -144,7 +144,14 @@ def _compare(
     )
     # Statistics add up over sentences, so a draw is scored from sums, never from texts again.
     scores_S = _scores(measure, statistics_NSK.sum(axis=0))
-    resampled_SR = _resampled_scores(measure, statistics_NSK, resamples, seed).T
+    random, sentences = np.random.default_rng(seed), len(statistics_NSK)
+    # One draw at a time, so that memory stays small.
+    resampled_SR = np.array(
+        [
+            _scores(measure, statistics_NSK[random.choice(sentences, sentences)].sum(axis=0))
+            for _ in range(resamples)
+        ]
+    ).T
     results = []
     for index, name in enumerate(systems):
         low, high = _interval(resampled_SR[index])
@@ -163,20 +170,6 @@ def _compare(
             )
         )
     return results
-
-
-def _resampled_scores(
-    measure: _Measure, statistics_NSK: np.ndarray, resamples: int, seed: int
-) -> np.ndarray:
-    """Score all systems on each draw, one draw at a time so that memory stays small."""
-    random = np.random.default_rng(seed)
-    sentences = len(statistics_NSK)
-    return np.array(
-        [
-            _scores(measure, statistics_NSK[random.choice(sentences, sentences)].sum(axis=0))
-            for _ in range(resamples)
-        ]
-    )
 
 
 def _scores(measure: _Measure, sums_SK: np.ndarray) -> list[float]:

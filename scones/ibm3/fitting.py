@@ -23,7 +23,10 @@ from numpy.typing import NDArray
 from scones.errors import SconesError, optional_import
 from scones.ibm3.options import FitOptions
 from scones.ibm3.parameters import (
+    Distortions,
     Parameters,
+    Probs,
+    Translations,
     pack_distortions,
     pack_fertilities,
     pack_translations,
@@ -179,11 +182,12 @@ def fit(
     report = FitReport(corpus.pairs, corpus.left_out, corpus.source_counts, corpus.stages)
     model = estimate(corpus, options)
     begin = time.perf_counter()
-    parameters = _parameters(model, source_words, target_words, subwords, options, report)
+    packed = _packed(model, len(source_words), options, report)
     report.stages.append(Stage("tables", time.perf_counter() - begin))
     report.peak_memory = _peak_memory()
-    parameters.facts.update(report.to_json())
-    return parameters, report
+    facts = {"made_by": f"sil-thot {version('sil-thot')}", "options": asdict(options)}
+    facts |= report.to_json()
+    return Parameters(source_words, target_words, *packed, subwords, facts), report
 
 
 def import_thot() -> Any:
@@ -336,21 +340,14 @@ def _read(prefix: Path, ending: str, kind: np.dtype[Any]) -> tuple[Records, NDAr
     return np.concatenate(records), np.concatenate(probs)
 
 
-def _parameters(
-    model: Any,
-    source_words: Sequence[str],
-    target_words: Sequence[str],
-    subwords: Subwords | None,
-    options: FitOptions,
-    report: FitReport,
-) -> Parameters:
-    """Read sil-thot's tables, with our numbers of words, and prune them."""
+def _packed(
+    model: Any, rows: int, options: FitOptions, report: FitReport
+) -> tuple[Translations, Probs, Distortions, float]:
+    """Read sil-thot's tables t, n, d and p1, with our numbers of words, and prune them."""
     tables = Tables(model)
     sources = _our_numbers(model.get_src_word, model.src_vocab_size)
     targets = _our_numbers(model.get_trg_word, model.trg_vocab_size)
-    # NULL is the row behind the last source word.
-    rows = len(source_words)
-    sources[NULL] = rows
+    sources[NULL] = rows  # behind the last source word
     translations, lost_t = pack_translations(
         sources[tables.translations["source"]],
         targets[tables.translations["target"]],
@@ -379,17 +376,7 @@ def _parameters(
         "translations": len(translations.words),
         "places": len(distortions.probs),
     }
-    facts = {"made_by": f"sil-thot {version('sil-thot')}", "options": asdict(options)}
-    return Parameters(
-        source_words,
-        target_words,
-        translations,
-        fertilities,
-        distortions,
-        tables.p1,
-        subwords,
-        facts,
-    )
+    return translations, fertilities, distortions, tables.p1
 
 
 def _our_numbers(word: Callable[[int], str], size: int) -> NDArray[np.int64]:

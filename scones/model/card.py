@@ -36,6 +36,7 @@ def model_card(
     ]
     table = "\n".join(f"| {name} | {value} |" for name, value in rows)
     name, path = facts.name, facts.name or "path/to/this/folder"
+    use = _HUGGING_FACE if no_tokenizer is None else _NO_TOKENIZER + no_tokenizer
     return f"""---
 library_name: scones
 pipeline_tag: translation
@@ -57,7 +58,7 @@ translator = scones.load("{path}")
 print(translator.translate(["…"])[0][0].text)
 ```
 
-{_INT8.format(model=path) if small else _hugging_face(no_tokenizer)}
+{_INT8.format(model=path) if small else use}
 
 {output_layer(output).logits_note}
 """
@@ -116,15 +117,6 @@ def _cell(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value).replace("|", "\\|")
 
 
-def _hugging_face(no_tokenizer: str | None) -> str:
-    if no_tokenizer is None:
-        return _HUGGING_FACE
-    return (
-        "The folder is also a Hugging Face folder: `AutoModelForSeq2SeqLM.from_pretrained` opens\n"
-        f"it without custom code. {no_tokenizer}"
-    )
-
-
 def _shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3f}"
@@ -164,6 +156,10 @@ print(tokenizer.batch_decode(ids, skip_special_tokens=True)[0])
 This is greedy search and gives the translations that scones gives. A model that goes round in
 circles on a sentence is stopped by `longest`, as scones stops it; in a batch the longest sentence
 sets that limit for all."""
+
+_NO_TOKENIZER = """\
+The folder is also a Hugging Face folder: `AutoModelForSeq2SeqLM.from_pretrained` opens
+it without custom code. """
 
 _INT8 = """The weights are stored as whole numbers of one byte, with a scale a row, and become
 float32 when the model is opened. This makes a Hugging Face folder of it:

@@ -472,7 +472,7 @@ def to_int8(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     """Store matrices as int8, each with a float32 scale per row beside it, named NAME.scale."""
     stored: dict[str, Tensor] = {}
     for name, tensor in weights.items():
-        if not _is_matrix(name, tensor):
+        if tensor.ndim != 2 or not name.endswith(".weight"):  # the output bias is (1, V) there
             stored[name] = tensor
             continue
         scale_R = tensor.abs().amax(1) / _INT8_MAX
@@ -498,7 +498,3 @@ def from_int8(stored: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
             raise damaged(path, f"{name} has no scale for each of its rows")
         weights[name] = tensor.float() * scale_R.unsqueeze(1)
     return weights
-
-
-def _is_matrix(name: str, tensor: Tensor) -> bool:
-    return tensor.ndim == 2 and name.endswith(".weight")  # the output bias has two dimensions too

@@ -43,7 +43,14 @@ class Subwords:
             raise SconesError(
                 f"{origin} is damaged or is not a SentencePiece model; make it again."
             ) from None
-        self._check_ids(origin)
+        found = (self._processor.pad_id(), self._processor.eos_id(), self._processor.unk_id())
+        if found != (PAD, END, UNKNOWN):
+            flags = f"--pad_id={PAD} --eos_id={END} --unk_id={UNKNOWN} --bos_id=-1"
+            raise SconesError(
+                f"{origin} has pad {found[0]}, end of sentence {found[1]} and unknown {found[2]}, "
+                f"where {PAD}, {END} and {UNKNOWN} are needed; train it with `scones prepare` "
+                f"or with SentencePiece's {flags}."
+            )
 
     @classmethod
     def train(
@@ -118,16 +125,6 @@ class Subwords:
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The pieces behind ids, as SentencePiece writes them (▁ begins a word)."""
         return [str(self._processor.id_to_piece(int(i))) for i in ids]
-
-    def _check_ids(self, origin: str) -> None:
-        found = (self._processor.pad_id(), self._processor.eos_id(), self._processor.unk_id())
-        if found != (PAD, END, UNKNOWN):
-            flags = f"--pad_id={PAD} --eos_id={END} --unk_id={UNKNOWN} --bos_id=-1"
-            raise SconesError(
-                f"{origin} has pad {found[0]}, end of sentence {found[1]} and unknown {found[2]}, "
-                f"where {PAD}, {END} and {UNKNOWN} are needed; train it with `scones prepare` "
-                f"or with SentencePiece's {flags}."
-            )
 
 
 def _training_error(pieces: int, problem: str) -> SconesError:
