@@ -243,8 +243,8 @@ def test_searches_of_another_kind_are_not_mixed_nor_damaged_ones_read(
     with sole_use(searched):
         refused(*words, said="Another process is writing to")
     for file, content, said in (
-        ("scones.exact.jsonl", "{}\n", r"exact\.jsonl is damaged \('made_with'\)"),
-        ("scones.beam4.json", "{}", r"beam4\.json is damaged \('outputs'\)"),
+        ("scones.exact.jsonl", "{}\n", r"exact\.jsonl is damaged: 'made_with'"),
+        ("scones.beam4.json", "{}", r"beam4\.json is damaged: 'outputs'"),
     ):
         (searched / file).write_text(content)
         refused(*words, said=said)
