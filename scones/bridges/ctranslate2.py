@@ -45,14 +45,6 @@ from scones.search.greedy import Hypothesis, hypothesis
 from scones.text import END, PAD, UNKNOWN
 from scones.text.subwords import Subwords
 
-__all__ = [
-    "QUANTIZATIONS",
-    "CTranslate2Searcher",
-    "Exported",
-    "export",
-    "open_export",
-]
-
 ENGINE = "ctranslate2"
 
 Sources = Sequence[Sequence[int]]

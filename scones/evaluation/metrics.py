@@ -70,7 +70,9 @@ def score(
         return _sacrebleu_score(metric, hypotheses, references, tokenize)
 
     check_references(hypotheses, references)
-    return load_learned(metric, checkpoint).score(hypotheses, references, sources)
+    learned = load_learned(metric, checkpoint)
+    value = fmean(learned.sentence_scores(hypotheses, references, sources))
+    return Score(learned.name, value, f"nrefs:1|{learned.signature}")
 
 
 def sacrebleu_metric(metric: str, references: ReferenceSets, *, tokenize: str = "13a") -> Metric:
@@ -176,13 +178,6 @@ class LearnedMetric:
                 "the numbers must be equal."
             )
         return self._scorer(hypotheses, reference, sources)
-
-    def score(
-        self, hypotheses: Texts, references: ReferenceSets, sources: Texts | None = None
-    ) -> Score:
-        """Score a whole text: the mean over its sentences."""
-        value = fmean(self.sentence_scores(hypotheses, references, sources))
-        return Score(self.name, value, f"nrefs:1|{self.signature}")
 
 
 def load_learned(metric: str, checkpoint: Path | None) -> LearnedMetric:

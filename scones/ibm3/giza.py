@@ -132,15 +132,11 @@ def import_tables(
     translations, lost_t = pack_translations(sources, targets, entries[:, 2], rows + 1, cut)
 
     table = _read(n, None)
-    words = source.numbers(table[:, 0], n)
-    _check_sums(n, np.repeat(words, table.shape[1] - 1), table[:, 1:].ravel())
-    fertilities, lost_n = pack_fertilities(
-        np.repeat(words, table.shape[1] - 1),
-        np.tile(np.arange(table.shape[1] - 1), len(table)),
-        table[:, 1:].ravel(),
-        rows,
-        cut,
-    )
+    width, probs = table.shape[1] - 1, table[:, 1:].ravel()
+    words = np.repeat(source.numbers(table[:, 0], n), width)
+    _check_sums(n, words, probs)
+    numbers = np.tile(np.arange(width), len(table))
+    fertilities, lost_n = pack_fertilities(words, numbers, probs, rows, cut)
 
     distortions = pack_distortions(*_read_distortions(d))
     weights = source.counts / max(1, source.counts.sum())

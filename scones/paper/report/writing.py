@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 from scones.errors import SconesError
 from scones.files import versions, write_file
@@ -111,5 +112,5 @@ def bleurt_scores(study: Study, references: References, checkpoint: Path) -> dic
                     continue
                 hypotheses = direction.direction.hypotheses(found.file)
                 origin = direction.origin(run, NEWS, search)
-                scores[origin.key] = metric.score(hypotheses, [texts]).value
+                scores[origin.key] = fmean(metric.sentence_scores(hypotheses, [texts]))
     return scores
