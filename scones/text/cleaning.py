@@ -376,12 +376,9 @@ class LanguageIdentifier:
     brings its model along in a wheel of pure Python.
     """
 
-    def __init__(self) -> None:
-        self._model = _model()
-
     def languages(self) -> frozenset[str]:
         """ISO 639-1 codes of the languages that can be told apart."""
-        return frozenset(self._model.labels)
+        return frozenset(_model().labels)
 
     def accepts(self, text: str, language: str) -> bool:
         """Whether `text` is plausibly in `language`, one of `languages()`.
@@ -391,12 +388,13 @@ class LanguageIdentifier:
         letters there are, and always where there are none. Only the first 120 characters count.
         """
         text = text[:_ENOUGH_CHARACTERS]
-        best, probability = self._model.classify(text)
+        model = _model()
+        best, probability = model.classify(text)
         if best == language:
             return True
         letters = sum(map(str.isalpha, text))
         needed = _PLAUSIBLE * min(1.0, letters / _ENOUGH_LETTERS) * probability
-        return bool(dict(self._model.rank(text))[language] >= needed)
+        return bool(dict(model.rank(text))[language] >= needed)
 
 
 def check_language(code: str) -> None:

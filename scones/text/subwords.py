@@ -53,12 +53,10 @@ class Subwords:
             )
 
     @classmethod
-    def train(
-        cls, lines: Iterable[str], pieces: int = 32_000, threads: int = TRAINING_THREADS
-    ) -> Subwords:
+    def train(cls, lines: Iterable[str], pieces: int = 32_000) -> Subwords:
         """Learn a unigram model with exactly `pieces` pieces from lines of text.
 
-        The same lines and the same number of threads give the same model, byte for byte.
+        The same lines give the same model, byte for byte.
         All lines are held in memory: hand over a sample of a large corpus.
         """
         from sentencepiece import SentencePieceTrainer
@@ -79,7 +77,7 @@ class Subwords:
                 byte_fallback=True,  # 256 pieces of the vocabulary are the bytes
                 character_coverage=CHARACTER_COVERAGE,
                 normalization_rule_name="nmt_nfkc",
-                num_threads=threads,
+                num_threads=TRAINING_THREADS,
                 minloglevel=2,
             )
         except RuntimeError as problem:

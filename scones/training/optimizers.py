@@ -51,7 +51,13 @@ class Lamb(torch.optim.Optimizer):
             parameters = [p for p in group["params"] if p.grad is not None]
             if not parameters:
                 continue
-            self._begin([p for p in parameters if not self.state[p]])
+            for parameter in parameters:
+                if not self.state[parameter]:
+                    self.state[parameter] = {
+                        "step": torch.zeros((), device=parameter.device),
+                        "mean": torch.zeros_like(parameter),
+                        "square": torch.zeros_like(parameter),
+                    }
             steps = [self.state[p]["step"] for p in parameters]
             # A list, for the host would read one tensor for all.
             torch._foreach_add_(steps, [made] * len(steps))
@@ -59,14 +65,6 @@ class Lamb(torch.optim.Optimizer):
                 self._move_by_norm(matrices, group, made)
             if vectors := [p for p in parameters if p.ndim < 2]:
                 self._adam(vectors, vectors, group, group["lr"])
-
-    def _begin(self, parameters: list[Tensor]) -> None:
-        for parameter in parameters:
-            self.state[parameter] = {
-                "step": torch.zeros((), device=parameter.device),
-                "mean": torch.zeros_like(parameter),
-                "square": torch.zeros_like(parameter),
-            }
 
     def _move_by_norm(self, matrices: list[Tensor], group: dict[str, Any], made: Any) -> None:
         """Take Adam's step from the origin to learn its direction; go there by the norm's rule."""
