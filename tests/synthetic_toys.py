@@ -18,9 +18,6 @@ heads = 2
 feed_forward = 64
 dropout = 0.0
 
-[output]
-layer = "scones"
-
 [train]
 max_steps = 3
 max_tokens = 1024
@@ -29,11 +26,6 @@ validate_every = 3
 dev_sentences = 4
 threads = 1
 """
-
-
-def save_recipe(path: Path) -> Path:
-    path.write_text(RECIPE)
-    return path
 
 
 def save_ibm3(folder: Path, subwords: Subwords) -> Path:

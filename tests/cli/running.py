@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 
+import pytest
+
 from scones.cli import run
 
 PROGRESS = re.compile(r"[\w ]+: [\d,]+ pairs|step +\d+ .*|\w+: (greedy|beam \d+)(: 0 of .*)?")
@@ -46,11 +48,14 @@ def ended_well(words: list[str]) -> Done:
 def no_file_larger_than(size: int) -> Iterator[None]:
     """Let no file grow beyond so many bytes, as on a disk that is full."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with pytest.MonkeyPatch.context() as patches:
+        # Else git, asked for the commit, may refresh its index, die of the limit and leave a lock.
+        patches.setenv("GIT_OPTIONAL_LOCKS", "0")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def in_a_process(*arguments: object, stdin: bytes = b"", out: int = subprocess.PIPE) -> Done:

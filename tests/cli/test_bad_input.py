@@ -82,24 +82,6 @@ def test_a_sentence_of_ten_thousand_words(
         assert re.fullmatch(rf"Sentence 2 has .*: it is {word}\.", caplog.messages[-1])
 
 
-@pytest.mark.parametrize(
-    ("source", "target", "said"),
-    [
-        (b"Tee\nSahne\n", b"tea\n", r"de has 2 lines but \S+en has 1"),
-        (b"Tee\n", b"t\xe9a\n", r"en, line 1 is not UTF-8 text \(byte 2 is 0xE9\)"),
-        (TEN_THOUSAND_WORDS.encode(), b"tea\n", "Source 1 has 1.,... pieces"),
-        (b"Tee\nTee\n", b"tea\n" + TEN_THOUSAND_WORDS.encode(), "Target 2 has 1.,... pieces"),
-    ],
-    ids=["unequal", "latin-1", "long-source", "long-target"],
-)
-def test_score_refuses_bad_files(
-    tiny_model: Path, tmp_path: Path, refused: Refused, source: bytes, target: bytes, said: str
-) -> None:
-    (tmp_path / "de").write_bytes(source)
-    (tmp_path / "en").write_bytes(target)
-    refused("score", tiny_model, tmp_path / "de", tmp_path / "en", said=said)
-
-
 WEIGHTS = "model.safetensors"
 
 

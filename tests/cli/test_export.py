@@ -90,6 +90,10 @@ def test_a_shortlist_is_made_and_used(
         r"list, and 9\d\.\d% of its translation's are among them\.\n",
         done.out,
     )
+    again = scones("shortlist", tiny_store, path, *SMALL, "--overwrite", "--json")
+    facts = json.loads(again.out)
+    assert (facts["vocabulary"], facts["bytes"]) == (500, path.stat().st_size)
+    assert 0.9 < facts["coverage"]["tokens"] < 1
     text = "".join(f"{source}\n" for source, _ in tea_pairs[:5])
     lines = [
         scones("translate", tiny_model, "--device", "cpu", *flags, stdin=text).out.splitlines()
@@ -97,11 +101,3 @@ def test_a_shortlist_is_made_and_used(
     ]
     assert [len(found) for found in lines] == [5, 5, 5]
     assert lines[0] != lines[1] == lines[2]
-
-
-def test_as_json(tiny_store: Path, tmp_path: Path, scones: Scones) -> None:
-    done = scones("shortlist", tiny_store, tmp_path / "list", *SMALL, "--json")
-    facts = json.loads(done.out)
-    assert facts["vocabulary"] == 500
-    assert facts["bytes"] == (tmp_path / "list").stat().st_size
-    assert 0.9 < facts["coverage"]["tokens"] < 1

@@ -9,9 +9,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import pytest
 import typer
@@ -20,7 +19,6 @@ from running import Scones
 import scones as package
 from scones.cli import run
 from scones.cli.commands import app
-from scones.cli.train import Train
 
 GROUP: Any = typer.main.get_command(app)
 COMMANDS = list(GROUP.commands)
@@ -216,17 +214,6 @@ def test_what_could_come_next(
         run([])
     assert ended.value.code == 0
     assert capsys.readouterr().out.split() == expected
-
-
-def test_what_is_offered_is_there() -> None:
-    from scones.model.config import PRESETS, ModelOptions
-    from scones.outputs import output_layer
-
-    presets = get_args(get_type_hints(ModelOptions)["preset"])
-    assert list(presets) == list(PRESETS)
-    (layers,) = (field for field in fields(Train) if field.name == "output_layer")
-    for name in layers.metadata["values"]:
-        assert output_layer({"layer": name}).name == name
 
 
 def test_completion_is_installed(

@@ -50,6 +50,9 @@ COMMANDS = [
     ("translate {model} --search exact --max-states 0", "--max-states must be above 0"),
     ("translate {model} --search exact --length-penalty 1", "leave out --length-penalty"),
     ("translate {model} --shortlist {here}/train.de", "damaged or is no shortlist"),
+    ("score {model} {here}/train.de {here}/short.en", r"de has 150 lines but \S+short.en has 1"),
+    ("score {model} {here}/long.de {here}/short.en", "Source 1 has 1.,... pieces"),
+    ("score {model} {here}/short.en {here}/latin.en", r"line 1 is not UTF-8 text .byte 2 is 0xE9"),
     #
     (TRAIN + "--preset giant", "--preset must be one of tiny, small, paper, not giant"),
     (TRAIN + "--output-layer entmax", "output layer 'entmax' is not known"),
@@ -104,6 +107,8 @@ def test_a_flag_that_makes_no_sense(
     words: str, said: str, corpus: Path, tiny_store: Path, tiny_model: Path, refused: Refused
 ) -> None:
     (corpus / "short.en").write_text("tea\n")
+    (corpus / "long.de").write_text("Tee " * 10_000)
+    (corpus / "latin.en").write_bytes(b"t\xe9a\n")
     (corpus / "judged.json").write_text('[{"source": "x", "references": [], "near_misses": []}]')
     recipe = Path(__file__).parents[2] / "recipes" / "multi30k.toml"
     places = {"here": corpus, "store": tiny_store, "model": tiny_model, "recipe": recipe}

@@ -8,21 +8,9 @@ from pathlib import Path
 
 import pytest
 from running import Scones
+from synthetic_toys import RECIPE
 
 import scones.cli as cli
-
-RECIPE = """
-[model]
-layers = 1
-size = 32
-heads = 2
-feed_forward = 64
-max_length = 64
-[train]
-max_steps = 2
-validate_every = 1
-dev_sentences = 4
-"""
 
 
 def test_replicate_compares_both_layers_over_seeds(

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 from running import Done, contents, ended_well
-from synthetic_toys import save_ibm3, save_recipe
+from synthetic_toys import RECIPE, save_ibm3
 
 from scones.text.store import TokenStore
 from scones.text.subwords import Subwords
@@ -39,7 +39,8 @@ def words(
     source = folder / "test.de"
     source.write_text("\n" + "".join(f"{source}\n" for source, _ in tea_pairs[: SENTENCES + 2]))
     command = ["synthetic", tiny_store, model, folder / "out", "--source", source]
-    command += ["--recipe", save_recipe(folder / "toy.toml"), "--device", "cpu", "--jobs", "2"]
+    (folder / "toy.toml").write_text(RECIPE)
+    command += ["--recipe", folder / "toy.toml", "--device", "cpu", "--jobs", "2"]
     command += ["--temperature", "1", "--temperature", "0.1", "--alpha", "0.2", "--pairs", "300"]
     command += ["--sentences", SENTENCES, "--max-states", STATES, "--max-memory", "0.5"]
     return [str(word) for word in command]

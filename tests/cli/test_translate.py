@@ -9,12 +9,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from running import Scones
+from running import Done, Scones
 
 from scones.model.folder import ModelFolder
+from scones.translator import Translator, load
 
 
 @pytest.fixture
@@ -22,88 +24,89 @@ def sentences(tea_pairs: list[tuple[str, str]]) -> list[str]:
     return [source for source, _ in tea_pairs[:12]]
 
 
+@pytest.fixture(scope="module")
+def translator(tiny_model: Path) -> Translator:
+    return load(tiny_model, "cpu")
+
+
 def lines_of(texts: list[str]) -> str:
     return "".join(f"{text}\n" for text in texts)
 
 
+# That the numbers are right is tested with the translator; here, that they are its numbers.
+
+
 def test_answers_come_in_order_and_an_empty_line_stays_empty(
-    tiny_model: Path, scones: Scones, sentences: list[str]
+    tiny_model: Path, scones: Scones, translator: Translator, sentences: list[str]
 ) -> None:
-    alone = [scones("translate", tiny_model, stdin=f"{text}\n").out for text in sentences]
-    assert len(set(alone)) > 4
-    mixed = [sentences[0], "", *sentences[1:], "   "]
-    done = scones("translate", tiny_model, "--max-tokens", 100, "--chunk", 7, stdin=lines_of(mixed))
-    assert done.code == 0
-    assert done.err == ""
-    assert done.out == alone[0] + "\n" + "".join(alone[1:]) + "\n"
+    texts = [sentences[0], "", *sentences[1:], "   "]
+    done = scones("translate", tiny_model, "--max-tokens", 100, "--chunk", 7, stdin=lines_of(texts))
+    found = [best.text for (best,) in translator.translate(texts)]
+    assert done == Done(0, lines_of(found), "")
+    assert scones("translate", tiny_model) == Done(0, "", "")  # nothing in, nothing out
 
 
-def test_exact_search_says_what_it_proved(
-    tiny_model: Path, scones: Scones, sentences: list[str]
-) -> None:
-    text = lines_of([sentences[0], "", *sentences[1:4]])
-    flags = ("--search", "exact", "--max-states", 50, "--json")
-    done = scones("translate", tiny_model, *flags, stdin=text)
-    assert (done.code, done.err) == (0, "")
-    answers = [json.loads(line) for line in done.out.splitlines()]
-    assert [one["source"] for one in answers] == [sentences[0], "", *sentences[1:4]]
-    for one in answers:
-        if one["source"]:
-            certificate = one["certificate"]
-            assert certificate["states"] <= 50
-            assert certificate["upper_bound"] >= one["translations"][0]["log_prob"] - 1e-9
-            assert one["lattice"]["translations"] == len(one["translations"])
-        else:
-            assert one["certificate"] is None
-
-
-def test_all_translations_above_a_probability(
-    tiny_model: Path, scones: Scones, sentences: list[str]
-) -> None:
-    flags = ("--search", "all", "--max-states", 50, "--threshold", 1e-30)
-    done = scones("translate", tiny_model, *flags, stdin=lines_of(sentences[:3]))
-    assert (done.code, done.err) == (0, "")
-    rows = [line.split("\t") for line in done.out.splitlines()]
-    assert [int(row[0]) for row in rows] == sorted(int(row[0]) for row in rows)
-    assert all(len(row) == 3 and float(row[1]) >= math.log(1e-30) for row in rows)
-
-
-@pytest.mark.parametrize("search", [[], ["--search", "beam", "--n-best", "3"]])
-@pytest.mark.parametrize("layer", ["scones", "softmax"])
+@pytest.mark.parametrize("options", [{}, {"search": "beam", "n_best": 3}])
 def test_json_holds_every_token_with_its_probability(
-    tiny_models: Path, scones: Scones, sentences: list[str], layer: str, search: list[str]
+    tiny_model: Path,
+    scones: Scones,
+    translator: Translator,
+    sentences: list[str],
+    options: dict[str, Any],
 ) -> None:
     texts = [*sentences, ""]
-    done = scones("translate", tiny_models / layer, "--json", *search, stdin=lines_of(texts))
+    flags = ["--search", "beam", "--n-best", 3] if options else []
+    done = scones("translate", tiny_model, "--json", *flags, stdin=lines_of(texts))
     answers = [json.loads(line) for line in done.out.splitlines()]
     assert [answer["source"] for answer in answers] == texts
     assert answers.pop()["translations"] == [
         {"text": "", "log_prob": None, "probability": None, "finished": True, "tokens": []}
     ]
-    for answer in answers:
-        assert 1 <= len(answer["translations"]) <= (3 if search else 1)
-        log_probs = [found["log_prob"] for found in answer["translations"]]
-        assert log_probs == sorted(log_probs, reverse=True)
-        for found in answer["translations"]:
-            tokens = found["tokens"]
-            assert (tokens[-1]["piece"] == "</s>") == found["finished"]
-            product = math.prod(token["probability"] for token in tokens)
+    for answer, expected in zip(answers, translator.translate(sentences, **options), strict=True):
+        for found, best in zip(answer["translations"], expected, strict=True):
+            assert (found["text"], found["finished"]) == (best.text, best.finished)
+            assert found["probability"] == pytest.approx(best.probability, rel=1e-4)
+            pieces = [token["piece"] for token in found["tokens"]]
+            assert pieces == [*best.tokens, *["</s>"] * best.finished]
+            product = math.prod(token["probability"] for token in found["tokens"])
             assert product == pytest.approx(found["probability"], rel=1e-6)
-            assert math.log(product) == pytest.approx(found["log_prob"], abs=1e-5)
-            pieces = "".join(token["piece"] for token in tokens if token["piece"] != "</s>")
-            assert pieces.replace("▁", " ").strip() == found["text"].strip()
 
 
-def test_n_best_is_a_table(tiny_model: Path, scones: Scones, sentences: list[str]) -> None:
-    flags = ["--search", "beam", "--beam-size", 4, "--n-best", 2]
-    done = scones("translate", tiny_model, *flags, stdin=lines_of(["", *sentences[:3]]))
-    rows = [line.split("\t") for line in done.out.splitlines()]
+def test_exact_search_says_what_it_proved(
+    tiny_model: Path, scones: Scones, sentences: list[str]
+) -> None:
+    texts = [sentences[0], "", *sentences[1:4]]
+    flags = ("--search", "exact", "--max-states", 50, "--json")
+    done = scones("translate", tiny_model, *flags, stdin=lines_of(texts))
+    assert (done.code, done.err) == (0, "")
+    answers = [json.loads(line) for line in done.out.splitlines()]
+    assert [one["source"] for one in answers] == texts
+    assert answers.pop(1)["certificate"] is None
+    for one in answers:
+        assert one["certificate"]["states"] <= 50
+        assert one["lattice"]["translations"] == len(one["translations"])
+
+
+def test_several_translations_are_a_table(
+    tiny_model: Path, scones: Scones, sentences: list[str]
+) -> None:
+    """Of the number of the sentence, the log-probability and the text."""
+
+    def rows_of(*flags: object) -> list[list[str]]:
+        done = scones("translate", tiny_model, *flags, stdin=lines_of(["", *sentences[:3]]))
+        assert (done.code, done.err) == (0, "")
+        rows = [line.split("\t") for line in done.out.splitlines()]
+        assert rows == sorted(rows, key=lambda row: int(row[0]))
+        return rows
+
+    rows = rows_of("--search", "beam", "--beam-size", 4, "--n-best", 2)
     assert rows[0] == ["1", "", ""]
-    assert [row[0] for row in rows] == sorted(row[0] for row in rows)
     first = {row[0]: row[2] for row in reversed(rows)}
     best = scones("translate", tiny_model, "--search", "beam", stdin=lines_of(sentences[:3]))
     assert [*reversed(first.values())] == ["", *best.out.splitlines()]
     assert len(rows) > len(first)
+    probable = rows_of("--search", "all", "--max-states", 50, "--threshold", 1e-30)
+    assert all(float(row[1]) >= math.log(1e-30) for row in probable if row[2])
 
 
 def test_a_translation_with_a_line_end_stays_one_line(
@@ -165,31 +168,23 @@ def test_a_reader_that_goes_away_is_no_error(tiny_model: Path) -> None:
         assert process.stderr.read() == b""
 
 
-@pytest.mark.parametrize("layer", ["scones", "softmax"])
-def test_score_agrees_with_translate(
-    tiny_models: Path, tmp_path: Path, scones: Scones, sentences: list[str], layer: str
+def test_scores_are_those_of_the_translator(
+    tiny_model: Path,
+    tmp_path: Path,
+    scones: Scones,
+    translator: Translator,
+    tea_pairs: list[tuple[str, str]],
 ) -> None:
-    from scones import load
-
-    translator = load(tiny_models / layer, "cpu")
-    subwords = translator.subwords
-    found = {
-        source: best
-        for source, (best,) in zip(sentences, translator.translate(sentences), strict=True)
-        # The same text may be split into other pieces than the model wrote.
-        if best.finished and subwords.pieces(subwords.encode([best.text])[0]) == [*best.tokens]
-    }
-    assert len(found) > 2
-    (tmp_path / "de").write_text(lines_of([*found]))
-    (tmp_path / "en").write_text(lines_of([best.text for best in found.values()]))
-    files = tmp_path / "de", tmp_path / "en"
-    plain = scones("score", tiny_models / layer, *files)
-    assert plain.code == 0
-    as_json = scones("score", tiny_models / layer, *files, "--json", "--max-tokens", 20)
-    rows = zip(found.values(), plain.out.splitlines(), as_json.out.splitlines(), strict=True)
-    for best, line, json_line in rows:
-        assert float(line) == pytest.approx(best.log_prob, abs=1e-5)
-        facts = json.loads(json_line)
-        assert facts["log_prob"] == pytest.approx(best.log_prob, abs=1e-5)
-        assert facts["token_log_probs"] == pytest.approx([*best.token_log_probs], abs=1e-5)
+    pairs = tea_pairs[:5]
+    (tmp_path / "de").write_text(lines_of([source for source, _ in pairs]))
+    (tmp_path / "en").write_text(lines_of([target for _, target in pairs]))
+    words = ["score", tiny_model, tmp_path / "de", tmp_path / "en"]
+    scores = translator.score(pairs)
+    plain = scones(*words)
+    assert [float(line) for line in plain.out.splitlines()] == pytest.approx(scores, abs=1e-5)
+    as_json = [json.loads(line) for line in scones(*words, "--json").out.splitlines()]
+    tokens = translator.score_tokens(pairs)
+    for facts, log_prob, terms in zip(as_json, scores, tokens, strict=True):
+        assert facts["log_prob"] == pytest.approx(log_prob, abs=1e-5)
+        assert facts["token_log_probs"] == pytest.approx([*terms], abs=1e-5)
         assert facts["probability"] == pytest.approx(math.exp(facts["log_prob"]))
