@@ -55,10 +55,8 @@ def assert_same(found: Any, expected: Any, tolerance: float = 1e-5) -> None:
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sentence_mean", "sum", "none"])
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("alpha", [0.2, 1.0])
-def test_value_and_gradient_are_ours(alpha: float, smoothing: float, reduction: Any) -> None:
-    options = {"alpha": alpha, "label_smoothing": smoothing, "reduction": reduction}
+def test_value_and_gradient_are_ours(reduction: Any) -> None:
+    options = {"alpha": 0.2, "label_smoothing": 0.1, "reduction": reduction}
     for found, expected in zip(
         theirs(LOGITS, TARGETS, **options), ours(LOGITS, TARGETS, **options), strict=True
     ):
