@@ -21,6 +21,7 @@ from scones.outputs import OutputLayer, output_layer
 from scones.outputs.softmax import Softmax
 from scones.search.beam import beam_search
 from scones.search.greedy import Hypothesis, greedy_search
+from scones.search.options import SearchFlags
 
 if TYPE_CHECKING:
     from transformers import (
@@ -147,6 +148,8 @@ def scones_search(
         single = greedy_search(stepper, output, prompt_BP, limits_B, with_scores, end)
         found = [[hypothesis] for hypothesis in single]
     else:
+        # The bounds stand at the options, and `beam_search` trusts whoever calls it.
+        SearchFlags("beam", beam_size=beams, n_best=wanted, length_penalty=length_penalty)
         found = beam_search(
             stepper, output, prompt_BP, limits_B, beams, wanted, length_penalty, end
         )

@@ -201,7 +201,7 @@ def test_the_length_penalty_is_that_of_the_call() -> None:
     assert found.sequences.tolist() != vanilla.sequences.tolist()
     wanted = expected(model, inputs, 4, penalty=1.0)
     same(model, found, wanted, 4, penalty=1.0)
-    with pytest.raises(SconesError, match="length_penalty must be 0 or more"):
+    with pytest.raises(SconesError, match="length_penalty must be at least 0"):
         generate(model, inputs, 4, length_penalty=-1.0)
 
 
