@@ -45,18 +45,13 @@ def test_an_export_is_written_beside_the_model_unless_told_otherwise(
 ) -> None:
     shutil.copytree(tiny_model, tmp_path / "model")
     assert scones("export", tmp_path / "model", "--to", "ctranslate2").code == 0
-    assert scones("export", tmp_path / "model", "--quantization", "int8").code == 0
+    done = scones("export", tmp_path / "model", "--quantization", "int8", "--json")
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["model", "model-ctranslate2", "model-ctranslate2-int8"]
-
-
-def test_the_report_as_json(tiny_model: Path, tmp_path: Path, scones: Scones) -> None:
-    done = scones("export", tiny_model, tmp_path / "export", "--quantization", "int8", "--json")
-    report = json.loads(done.out)
-    assert report["folder"] == str(tmp_path / "export")
-    assert report["quantization"] == "int8"
-    assert report["bytes"] == sum(path.stat().st_size for path in (tmp_path / "export").iterdir())
-    stored = json.loads((tmp_path / "export" / "config.json").read_text())["scones"]["check"]
+    report, folder = json.loads(done.out), tmp_path / names[-1]
+    assert (report["folder"], report["quantization"]) == (str(folder), "int8")
+    assert report["bytes"] == sum(path.stat().st_size for path in folder.iterdir())
+    stored = json.loads((folder / "config.json").read_text())["scones"]["check"]
     assert stored == {"text": "random pieces", **report["check"]}
 
 

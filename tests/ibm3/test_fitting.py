@@ -187,23 +187,6 @@ def test_probability_of_an_alignment_from_the_tables() -> None:
         assert found - length == pytest.approx(log_prob, abs=1e-3)
 
 
-def test_same_corpus_gives_the_same_words_whatever_their_numbers() -> None:
-    """Source and target have vocabularies of their own, and words that never occur have no row."""
-    corpus = plant(500)
-    moved = [([x + 3 for x in source], [y + 5 for y in target]) for source, target in corpus]
-    names = [*["?"] * 3, *SOURCES], [*["?"] * 5, *TARGETS]
-    plain, _ = fit(corpus, SOURCES, TARGETS)
-    shifted, report = fit(moved, *names)
-    for number in range(len(SOURCES)):
-        assert translation_row(shifted, number + 3) == pytest.approx(
-            translation_row(plain, number), abs=1e-4
-        )
-    assert shifted.translations.of(0)[0].size == 0
-    assert not shifted.fertilities[0].any()
-    assert report.source_counts[:3].sum() == 0
-    assert report.sizes["source words"] == len(SOURCES)
-
-
 def test_ibm2_instead_of_the_hmm_and_what_is_kept_of_it(tmp_path: Path) -> None:
     options = FitOptions(hmm=0, ibm2=4, ibm3=3, distortions="both")
     parameters, report = fit(plant(800), SOURCES, TARGETS, options)

@@ -45,8 +45,6 @@ def test_a_recipe_is_read(tmp_path: Path) -> None:
     assert found.sets["dev"].source == tmp_path / "data" / "dev.de"
     assert found.run("softmax").name == "softmax"
     assert found.run("softmax", 5).name == "softmax-seed5"
-    assert found.search is not None
-    assert found.search.beams[-1] == 1000
     assert found.shown(found.sets["dev"].source) == "dev.de"
     assert found.shown(Path("/else/where/news/test.de")) == "news/test.de"
 
