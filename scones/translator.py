@@ -384,7 +384,7 @@ class Translator:
             number = first_number + index
             fact = f"{name} {number} has {len(tokens):,} pieces and the model takes {limit:,}"
             if too_long == "error":
-                remedy = "split it, or choose to cut or skip such sentences"
+                remedy = "split it, or let such sentences be cut or skipped (--too-long)"
                 raise TooLongError(f"{fact}; {remedy}.", index)
             ids[index] = tokens[:limit] if too_long == "cut" else []
             logger.warning("%s: it is %s.", fact, "cut" if too_long == "cut" else "skipped")

@@ -76,8 +76,8 @@ class TranslatingFlags(DeviceFlag, ExactLimits):
     )
     too_long: Literal["error", "cut", "skip"] = option(
         "error",
-        "What to do with a sentence beyond the model's limit: stop, cut it, or skip it (an empty "
-        "line); cut and skip warn.",
+        "What to do with a sentence beyond the model's limit, which scones info tells: stop, cut "
+        "it, or skip it (an empty line); cut and skip warn.",
         shared=True,
     )
     max_memory: float | None = option(
@@ -124,9 +124,13 @@ def named_paths(arguments: Sequence[str], things: str, form: str) -> dict[str, P
 
 
 def print_json(value: Any) -> None:
-    """Print a value for another program to read; JSON knows no NaN, which becomes null."""
-    finite = json.loads(json.dumps(value), parse_constant=lambda _: None)
-    typer.echo(json.dumps(finite, indent=2, ensure_ascii=False))
+    """Print a value for another program to read."""
+    typer.echo(json.dumps(finite(value), indent=2, ensure_ascii=False))
+
+
+def finite(value: Any) -> Any:
+    """The value with null for NaN and infinity, which JSON does not know."""
+    return json.loads(json.dumps(value), parse_constant=lambda _: None)
 
 
 def table(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from scones.cli.flags import DeviceFlag, DosFlag, JsonFlag, TranslatingFlags
+from scones.cli.flags import DeviceFlag, DosFlag, JsonFlag, TranslatingFlags, finite
 from scones.errors import SconesError
 from scones.options import argument, option
 from scones.search.options import SearchFlags
@@ -189,6 +189,6 @@ def score(options: Score) -> None:
                 "probability": math.exp(log_prob),
                 "token_log_probs": terms,
             }
-            typer.echo(json.dumps(facts))
+            typer.echo(json.dumps(finite(facts)))
         else:
             typer.echo(f"{log_prob:.6f}")

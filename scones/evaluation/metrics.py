@@ -1,7 +1,8 @@
 """How good translations are: BLEU, chrF and TER as sacreBLEU defines them, BLEURT and COMET.
 
 `score` takes a metric by name. A new one is a function from hypotheses and references to a `Score`:
-name it in METRIC_NAMES and call it in `score`; significance.py needs numbers per sentence as well.
+name it in METRIC_NAMES and call it in `score`. So that systems can be compared by it, make its
+`_Measure` in `paired_bootstrap` (significance.py): numbers per sentence, and a score of their sums.
 
 References come as one list per reference *set*, each as long as the hypotheses, as sacreBLEU
 wants them. `None` in a set means that this sentence has no reference there; an empty string is a

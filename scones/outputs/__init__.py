@@ -6,11 +6,15 @@ output layer is one frozen dataclass that is registered, in this package or outs
 
     @scones.outputs.register
     @dataclass(frozen=True)
-    class SoftmaxWithZLoss(Softmax):
+    class SoftmaxWithZLoss(OutputLayer):
         name: ClassVar[str] = "softmax-z"
         z: float = option(1e-4, "weight of the squared log-sum-exp")
+        def initial_bias(self, vocabulary): ...
+        def token_losses(self, logits_NV, targets_N): ...
+        def log_scores(self, logits_NV): ...
 
-Recipes and config.json call it by its `name` from then on.
+Recipes and config.json call it by its `name` from then on, in every program that has imported it
+(tests/outputs/test_third_layer.py is a whole one).
 
 Shape letters here and in the whole package: N rows (tokens or hypotheses), D model size,
 V vocabulary, k best.
@@ -44,6 +48,9 @@ DEFAULT = "scones"
 _OURS = {"scones": "scones.outputs.scones", "softmax": "scones.outputs.softmax"}
 _REGISTERED: dict[str, type[OutputLayer]] = {}
 
+_FASTER = {"loss": "token_losses", "best": "log_scores", "scores_of": "log_scores"}
+"""What a layer may do faster, and what it has to agree with."""
+
 
 def register(layer: Layer) -> Layer:
     """Make an output layer known by its `name`; use it as a decorator."""
@@ -53,8 +60,21 @@ def register(layer: Layer) -> Layer:
     same = known is None or known.__qualname__ == layer.__qualname__
     if home != layer.__module__ or not same:
         raise SconesError(f"There is an output layer '{layer.name}' already; choose another name.")
+    # A faster way that is inherited would go on computing what the new layer has changed.
+    for faster, rule in _FASTER.items():
+        inherited = _definer(layer, faster)
+        if inherited is not OutputLayer and not issubclass(inherited, _definer(layer, rule)):
+            raise SconesError(
+                f"The output layer '{layer.name}' changes {rule} and inherits {faster} from "
+                f"{inherited.__name__}, which knows nothing of it; define {faster} too, or inherit "
+                "from OutputLayer."
+            )
     _REGISTERED[layer.name] = layer
     return layer
+
+
+def _definer(layer: type, name: str) -> type:
+    return next(cls for cls in layer.__mro__ if name in vars(cls))
 
 
 def layer_names() -> list[str]:
@@ -69,7 +89,10 @@ def output_layer(settings: Mapping[str, Any], origin: str = "output") -> OutputL
     name = settings.get("layer", DEFAULT)
     if not isinstance(name, str) or name not in layer_names():
         known = ", ".join(layer_names())
-        raise SconesError(f"{origin}: the output layer '{name}' is not known; there are {known}.")
+        raise SconesError(
+            f"{origin}: the output layer '{name}' is not known; there are {known}, and one of your "
+            "own has to be imported first."
+        )
     if name not in _REGISTERED:
         importlib.import_module(_OURS[name])
     options = {key: value for key, value in settings.items() if key != "layer"}

@@ -28,7 +28,9 @@ class SearchFlags(Checked):
         0.0, "Rank by log-probability / length**p; 0: no normalisation.", least=0
     )
     max_tokens: int | None = option(
-        None, "Padded tokens of a batch, times beams; by default what suits the device.", least=1
+        None,
+        "Padded tokens times beams in a batch; by default what suits the device.",
+        least=1,
     )
 
 

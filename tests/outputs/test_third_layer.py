@@ -136,3 +136,14 @@ def test_only_registered_layers_are_trained_and_no_name_is_taken_twice(
             Experiment(SIZES, nameless(), TrainOptions(max_steps=1)), tiny_store, tmp_path / "run"
         )
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_layer_may_not_inherit_what_it_has_changed() -> None:
+    class Sharper(Softmax):
+        name: ClassVar[str] = "sharper"
+
+        def log_scores(self, logits_NV: Tensor) -> Tensor:
+            return super().log_scores(5 * logits_NV)
+
+    with pytest.raises(SconesError, match=r"changes log_scores and inherits best from Softmax"):
+        outputs.register(Sharper)
