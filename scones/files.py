@@ -267,7 +267,9 @@ def commit() -> str | None:
         return None
 
     def git(*words: str) -> str:
-        done = subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True)
+        # Without locks: a git that dies, on a full disk say, would leave one behind.
+        command = ["git", "--no-optional-locks", *words]
+        done = subprocess.run(command, cwd=here, capture_output=True, text=True, check=True)
         return done.stdout.strip()
 
     try:

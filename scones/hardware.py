@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import time
 from functools import cache
 from typing import Any
@@ -20,26 +21,16 @@ def choose_device(name: str) -> torch.device:
     """Turn "auto", "cpu", "cuda" or "cuda:N" into a device that is there."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise SconesError(f"The device '{name}' is not known; use auto, cpu or cuda.") from None
-    if device.type not in ("cpu", "cuda"):
-        raise SconesError(f"The device '{name}' is not supported; use auto, cpu or cuda.")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise SconesError(f"The device '{name}' is not there; use --device auto or cpu.")
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+        raise SconesError(f"The device '{name}' is not known; use auto, cpu or cuda.")
+    device = torch.device(name)
     if device.type == "cuda":
-        _prefer_planless_attention()
+        if (device.index or 0) >= torch.cuda.device_count():
+            raise SconesError(f"The device '{name}' is not there; use --device auto or cpu.")
+        # Batches come in ever new shapes, and cuDNN's attention makes a new plan for each of them,
+        # which takes longer than the training step; the other fused kernels need no plan.
+        torch.backends.cuda.enable_cudnn_sdp(False)
     return device
-
-
-def _prefer_planless_attention() -> None:
-    """Keep PyTorch from choosing cuDNN's attention.
-
-    Batches come in ever new shapes, and cuDNN's attention makes a new plan for each of them,
-    which takes longer than the training step; the other fused kernels need no plan.
-    """
-    torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 def choose_precision(name: str, device: torch.device) -> torch.dtype:

@@ -23,6 +23,7 @@ from scones.search.engine import (
     Searcher,
     SearchOptions,
     SharedSearcher,
+    Sources,
     batches_by_length,
     length_limit,
     padded,
@@ -175,9 +176,7 @@ class AutoSearcher:
     output: OutputLayer
     tells_scores: ClassVar[bool] = True
 
-    def search(
-        self, sources: Sequence[Sequence[int]], options: SearchOptions
-    ) -> list[list[Hypothesis]]:
+    def search(self, sources: Sources, options: SearchOptions) -> list[list[Hypothesis]]:
         plain = options.search == "greedy" and not options.scores
         return (self._fastest if plain else self._torch).search(sources, options)
 

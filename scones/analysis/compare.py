@@ -120,7 +120,9 @@ def compare(
             report.sentences_per_second[search] = len(sources) / (time.perf_counter() - begin)
             report.hypotheses[search] = [translations[0].text for translations in found]
             if judged:
-                report.valid[search] = _share_valid(report.hypotheses[search], judged)
+                pairs = zip(report.hypotheses[search], judged, strict=False)
+                right = sum(hypothesis in entry.references for hypothesis, entry in pairs)
+                report.valid[search] = right / len(judged)
         if judged and judged_dev:
             say(f"{name}: scoring valid translations and near misses")
             threshold = choose_threshold(*_log_probs(translator, judged_dev))
@@ -134,11 +136,6 @@ def compare(
         for search in SEARCHES
     }
     return Comparison(systems, bleu, Provenance.now(device, models))
-
-
-def _share_valid(hypotheses: Sequence[str], judged: Sequence[Judged]) -> float:
-    pairs = zip(hypotheses, judged, strict=False)
-    return sum(hypothesis in entry.references for hypothesis, entry in pairs) / len(judged)
 
 
 def _log_probs(

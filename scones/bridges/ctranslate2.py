@@ -36,6 +36,7 @@ from scones.options import from_section
 from scones.outputs import OutputLayer, output_layer
 from scones.search.engine import (
     SearchOptions,
+    Sources,
     batches_by_length,
     length_limit,
     padded,
@@ -46,10 +47,6 @@ from scones.text import END, PAD, UNKNOWN
 from scones.text.subwords import Subwords
 
 ENGINE = "ctranslate2"
-
-Sources = Sequence[Sequence[int]]
-"""Sentences as ids, without an end of sentence."""
-
 QUANTIZATIONS = ("float32", "int8", "float16", "bfloat16")
 _FILES = ("model.bin", "shared_vocabulary.json", SUBWORDS)
 

@@ -183,8 +183,9 @@ class Attention(nn.Module):
         fused = functional.scaled_dot_product_attention
         # For short sentences PyTorch's fused bf16 kernel takes 2-6 times as long on a CPU
         # (benchmarks/cpu_attention.py).
+        is_cpu_bf16 = queries_BHTK.device.type == "cpu" and queries_BHTK.dtype == torch.bfloat16
         short = keys_BHSK.size(2) <= 128
-        attention = plain_attention if _is_cpu_bf16(queries_BHTK) and short else fused
+        attention = plain_attention if is_cpu_bf16 and short else fused
         mixed_BHTK = attention(
             queries_BHTK, keys_BHSK, values_BHSK, attn_mask=mask, dropout_p=dropout,
             is_causal=causal,
@@ -504,10 +505,6 @@ def plain_attention(
         scores_BHTS = scores_BHTS + attn_mask
     weights_BHTS = functional.dropout(scores_BHTS.softmax(dim=-1), dropout_p)
     return weights_BHTS.to(values_BHSK.dtype) @ values_BHSK
-
-
-def _is_cpu_bf16(tensor: Tensor) -> bool:
-    return tensor.device.type == "cpu" and tensor.dtype == torch.bfloat16
 
 
 def source_mask(source_BS: Tensor) -> Tensor | None:

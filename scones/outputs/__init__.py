@@ -48,7 +48,7 @@ DEFAULT = "scones"
 _OURS = {"scones": "scones.outputs.scones", "softmax": "scones.outputs.softmax"}
 _REGISTERED: dict[str, type[OutputLayer]] = {}
 
-_FASTER = {"loss": "token_losses", "best": "log_scores", "scores_of": "log_scores"}
+_FASTER = {"rule": "token_losses", "best": "log_scores", "scores_of": "log_scores"}
 """What a layer may do faster, and what it has to agree with."""
 
 

@@ -54,6 +54,10 @@ class SearchOptions(SearchFlags):
         return self.beam_size if self.search == "beam" else 1
 
 
+Sources = Sequence[Sequence[int]]
+"""Sentences as token ids, without the end of sentence."""
+
+
 class Searcher(Protocol):
     """An engine with a model: the ids of sentences in, hypotheses out."""
 
@@ -61,9 +65,7 @@ class Searcher(Protocol):
     def tells_scores(self) -> bool:
         """Whether it can give the log-probability of every token."""
 
-    def search(
-        self, sources: Sequence[Sequence[int]], options: SearchOptions
-    ) -> list[list[Hypothesis]]:
+    def search(self, sources: Sources, options: SearchOptions) -> list[list[Hypothesis]]:
         """Find up to n_best hypotheses for each source; no ids hold the end of sentence.
 
         A sentence's result does not depend on the others: its length limit and its shortlist,
@@ -96,7 +98,7 @@ def searcher(
 def search_corpus(
     model: Transformer,
     output: OutputLayer,
-    sources: Sequence[Sequence[int]],
+    sources: Sources,
     options: SearchOptions,
     shortlist: Shortlist | None = None,
 ) -> list[list[Hypothesis]]:
@@ -123,9 +125,7 @@ class BatchSearcher:
     """
     tells_scores: ClassVar[bool] = True
 
-    def search(
-        self, sources: Sequence[Sequence[int]], options: SearchOptions
-    ) -> list[list[Hypothesis]]:
+    def search(self, sources: Sources, options: SearchOptions) -> list[list[Hypothesis]]:
         most, room = (options.max_tokens or _MOST_TOKENS) // options.beams, 0
         if self.joined:
             most = min(options.max_tokens or _JOINED_TOKENS, _JOINED_TOKENS) // options.beams
@@ -229,7 +229,7 @@ def score_batch(
     return [terms.tolist() for terms in terms_N.split(lengths)]
 
 
-Job = tuple[Sequence[Sequence[int]], SearchOptions]
+Job = tuple[Sources, SearchOptions]
 
 
 class SharedSearcher:
@@ -244,9 +244,7 @@ class SharedSearcher:
         self._processes = processes
         self.tells_scores = searcher.tells_scores
 
-    def search(
-        self, sources: Sequence[Sequence[int]], options: SearchOptions
-    ) -> list[list[Hypothesis]]:
+    def search(self, sources: Sources, options: SearchOptions) -> list[list[Hypothesis]]:
         """Let all processes search; the first calls this."""
         # The others wait in `help` for this very broadcast.
         self._processes.broadcast(lambda: (sources, options))

@@ -104,7 +104,9 @@ def exact_search(
     """
     began = time.monotonic() if began is None else began
     deadline = math.inf if options.max_seconds is None else began + options.max_seconds
-    memory = options.max_memory or _free_memory(expander.device)
+    memory = options.max_memory or 2**31
+    if options.max_memory is None and expander.device.type == "cuda":
+        memory = spare_memory(expander.device)
     held = _held_memory(expander.device)
 
     def bytes_of(_: int, index: int) -> int:
@@ -138,12 +140,6 @@ def in_order(results: Iterator[tuple[int, T]]) -> Iterator[tuple[int, T]]:
         while turn in early:
             yield turn, early.pop(turn)
             turn += 1
-
-
-def _free_memory(device: torch.device) -> int:
-    if device.type == "cuda":
-        return spare_memory(device)
-    return 2**31
 
 
 def _held_memory(device: torch.device) -> int:
@@ -207,16 +203,14 @@ class _Search:
             if len(prefixes):
                 self._expand(prefixes)
                 self._state.count(prefixes.sentences, time.monotonic() - begin)
-            self._give_back()
+            # Rounds differ in size, and blocks that fit no more pile up beyond the limit of memory.
+            most = self._most_held
+            if most is not None and _held_memory(self._expander.device) > most:
+                torch.cuda.empty_cache()
             rounds += 1
             if rounds % self._LOOK == 0:
                 yield from self._done(pending)
         yield from self._done(pending)
-
-    def _give_back(self) -> None:
-        """Keep a limit of memory: rounds differ in size, and blocks that fit no more pile up."""
-        if self._most_held is not None and _held_memory(self._expander.device) > self._most_held:
-            torch.cuda.empty_cache()
 
     def _next(self) -> Prefixes:
         """Take prefixes that have to be expanded off the stack."""

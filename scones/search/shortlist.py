@@ -223,7 +223,9 @@ class Shortlist:
             ) from None
         except (SafetensorError, OSError):  # the latter for a folder
             raise _no_shortlist(path) from None
-        if facts.get("format") != _FORMAT or not _fit(offsets, tokens):
+        # Lists begin and end inside the tokens, and tokens are inside the vocabulary.
+        ordered = offsets[0] == 0 and (np.diff(offsets) >= 0).all() and offsets[-1] == len(tokens)
+        if facts.get("format") != _FORMAT or not ordered or tokens.max() >= len(offsets) - 1:
             raise _no_shortlist(path)
         if facts.get("vocabulary_digest") != hashlib.sha256(subwords).hexdigest():
             raise SconesError(
@@ -349,12 +351,6 @@ def _most_frequent(sentences: Sentences, vocabulary: int, count: int) -> NDArray
         chunk = np.arange(begin, min(begin + 100_000, len(sentences)))
         occurrences += np.bincount(sentences.gather(chunk)[0], minlength=vocabulary)
     return np.argsort(-occurrences, kind="stable")[: min(count, np.count_nonzero(occurrences))]
-
-
-def _fit(offsets: NDArray[np.int64], tokens: NDArray[np.integer]) -> bool:
-    """Whether lists begin and end inside the tokens, and tokens are inside the vocabulary."""
-    ordered = offsets[0] == 0 and bool((np.diff(offsets) >= 0).all())
-    return bool(ordered and offsets[-1] == len(tokens) and tokens.max() < len(offsets) - 1)
 
 
 def _no_shortlist(path: Path) -> SconesError:
