@@ -137,19 +137,6 @@ def test_decoding_gives_the_peers_lines_in_float32(read) -> None:
             assert entry["score_gaps"] == []
 
 
-@pytest.mark.slow
-def test_the_page_gets_its_tables(run: Run, results: Path, tmp_path: Path) -> None:
-    page = tmp_path / "performance.md"
-    page.write_text((ROOT / "docs" / "performance.md").read_text())
-    tables = run("tables", "--results", results, "--page", page)
-    text = page.read_text()
-    speed = json.loads((results / "training.json").read_text())["results"]["Hugging Face"]
-    assert f"| Hugging Face | {speed['tokens_per_second']:,.0f} |" in text
-    assert text.count("| SCONES, ours |") >= 3
-    for name in tables.TABLES:  # the page has a place for each
-        assert f"<!-- table {name} -->" in text
-
-
 def test_the_page_is_that_of_the_stored_results(run: Run, tmp_path: Path) -> None:
     page = tmp_path / "docs" / "performance.md"
     page.parent.mkdir()
@@ -161,14 +148,3 @@ def test_the_page_is_that_of_the_stored_results(run: Run, tmp_path: Path) -> Non
         results.symlink_to(ROOT / "docs" / "results" / "performance")
     run("tables", "--results", results, "--page", page)
     assert page.read_text() == stored
-
-
-@pytest.mark.slow
-def test_plots_are_drawn_and_are_the_same_again(run: Run, results: Path) -> None:
-    pytest.importorskip("matplotlib")
-    run("plots", "--results", results)
-    names = ("output_layer.svg", "training.svg", "decoding.svg")
-    first = [(results / name).read_bytes() for name in names]
-    assert all(b"<svg" in content for content in first)
-    run("plots", "--results", results)
-    assert [(results / name).read_bytes() for name in names] == first

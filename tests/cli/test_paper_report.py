@@ -34,31 +34,6 @@ def test_report_is_written(scones: Callable[..., Done], toys: Path, tmp_path: Pa
     assert (toys / "results" / "de-en" / "significance.json").exists()
 
 
-def test_what_cannot_be_tested_is_said(
-    scones: Callable[..., Done], toys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(test_set: str, direction: str) -> list[str]:
-        raise OSError("no network")
-
-    monkeypatch.setattr("sacrebleu.utils.get_reference_files", refuse)
-    results = tmp_path / "results"
-    shutil.copytree(toys / "results", results)
-    for path in results.rglob("significance.json"):
-        path.unlink()
-    done = scones("paper", "report", results, tmp_path / "report")
-    assert done.code == 0
-    assert "No marks of significance" in done.err
-    assert "--data" in done.err
-
-
-def test_check_finds_stored_cells_right(scones: Callable[..., Done], toys: Path) -> None:
-    words = ("paper", "check", toys / "results", "--data", toys / "data", "--seed", 5)
-    done = scones(*words, "--cells", 4)
-    assert done.code == 0, done.err
-    assert done.out.count(", the same (") == 4
-    assert done.out.endswith("4 of 4 are the same (--seed 5).\n")
-
-
 def test_check_tells_a_different_cell(
     scones: Callable[..., Done], toys: Path, tmp_path: Path
 ) -> None:

@@ -54,16 +54,6 @@ def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
     assert (tmp_path / "a.log").read_text() == "once\ntwice\n"
 
 
-@pytest.mark.parametrize("at_once", [2, 5])
-def test_so_many_at_once(tmp_path: Path, at_once: int) -> None:
-    running = tmp_path / "running"
-    running.mkdir()
-    script = f"touch {running}/$$; sleep 0.3; ls {running} | wc -l; sleep 0.2; rm {running}/$$"
-    run([job(tmp_path, name, script) for name in "abcd"], at_once)
-    counts = [int((tmp_path / f"{name}.log").read_text()) for name in "abcd"]
-    assert max(counts) == min(at_once, 4)
-
-
 @pytest.mark.parametrize(
     ("script", "said"),
     [

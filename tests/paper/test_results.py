@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from report_toys import DEV, run_result, search_result
 
-from scones.errors import SconesError
 from scones.paper.results import (
     Direction,
     Results,
@@ -73,9 +72,3 @@ def test_translations_come_back_line_by_line(direction: Direction) -> None:
     texts = ["", "two\u2028words", one_line("a\nb\0c"), "ünï\r"]
     direction.write_hypotheses("some.txt.xz", texts)
     assert direction.hypotheses("some.txt.xz") == texts == ["", "two\u2028words", "a b c", "ünï\r"]
-
-
-def test_something_else_in_the_place_of_a_run_is_refused(direction: Direction) -> None:
-    direction.write_json("softmax", {"name": "softmax"})
-    with pytest.raises(SconesError, match=r"softmax\.json does not hold the results of a run"):
-        direction.runs()
