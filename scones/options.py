@@ -87,9 +87,9 @@ class Given(Generic[Options]):
         self.cls = cls
         self.values = dict(values)
 
-    def over(self, section: Mapping[str, Any], place: str) -> Options:
+    def over(self, section: Mapping[str, Any], origin: str) -> Options:
         """Fill the dataclass from a recipe's section, over which what was given wins."""
-        return from_section(self.cls, _merged(section, self.values), place)
+        return from_section(self.cls, _merged(section, self.values), origin)
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -175,8 +175,8 @@ def load_recipe(
     return {name: _expand(recipe.get(name, {}), path, known_values) for name in names}
 
 
-def from_section(cls: type[Options], section: Mapping[str, Any], place: str) -> Options:
-    """Fill the dataclass `cls` from `section`; `place` names the source in error messages."""
+def from_section(cls: type[Options], section: Mapping[str, Any], origin: str) -> Options:
+    """Fill the dataclass `cls` from `section`; `origin` names the source in error messages."""
     problems: list[str] = []
     types_by_name = typing.get_type_hints(cls)
     fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
@@ -189,7 +189,7 @@ def from_section(cls: type[Options], section: Mapping[str, Any], place: str) -> 
             continue
         inner = dataclass_in(types_by_name[name])
         if inner is not None and isinstance(value, dict):
-            values[name] = from_section(inner, value, f"{place}.{name}")
+            values[name] = from_section(inner, value, f"{origin}.{name}")
             continue
         try:
             values[name] = _convert(value, types_by_name[name])
@@ -201,7 +201,7 @@ def from_section(cls: type[Options], section: Mapping[str, Any], place: str) -> 
         if name not in section and missing:
             problems.append(f"'{name}' is missing")
     if problems:
-        raise SconesError(f"{place}: {'; '.join(problems)}.")
+        raise SconesError(f"{origin}: {'; '.join(problems)}.")
     return cls(**values)
 
 
@@ -212,21 +212,21 @@ def dataclass_in(annotation: Any) -> Any:
     return annotation if dataclasses.is_dataclass(annotation) else None
 
 
-def entries(section: Mapping[str, Any], place: str) -> dict[str, dict[str, Any]]:
+def entries(section: Mapping[str, Any], origin: str) -> dict[str, dict[str, Any]]:
     """Give the entries of a section that names them itself; each must be a table of its own."""
     for name, entry in section.items():
         if not isinstance(entry, dict):
             raise SconesError(
-                f"{place}: '{name}' must be a table, {{ key = value }}, not {entry!r}."
+                f"{origin}: '{name}' must be a table, {{ key = value }}, not {entry!r}."
             )
     return dict(section)
 
 
-def from_entries(cls: type[Options], section: Mapping[str, Any], place: str) -> dict[str, Options]:
+def from_entries(cls: type[Options], section: Mapping[str, Any], origin: str) -> dict[str, Options]:
     """Fill the dataclass `cls` from every entry of a section that names its entries itself."""
     return {
-        name: from_section(cls, entry, f"{place} {name}")
-        for name, entry in entries(section, place).items()
+        name: from_section(cls, entry, f"{origin} {name}")
+        for name, entry in entries(section, origin).items()
     }
 
 
@@ -282,18 +282,18 @@ def _convert(value: Any, annotation: Any) -> Any:
     return annotation(value)
 
 
-def _expand(value: Any, place: Path, variables: Mapping[str, str]) -> Any:
+def _expand(value: Any, origin: Path, variables: Mapping[str, str]) -> Any:
     if isinstance(value, dict):
-        return {name: _expand(item, place, variables) for name, item in value.items()}
+        return {name: _expand(item, origin, variables) for name, item in value.items()}
     if isinstance(value, list):
-        return [_expand(item, place, variables) for item in value]
+        return [_expand(item, origin, variables) for item in value]
     if not isinstance(value, str):
         return value
 
     def variable(match: re.Match[str]) -> str:
         name = match.group(1)
         if name not in variables:
-            raise SconesError(f"{place} uses ${{{name}}}, which is not set in the environment.")
+            raise SconesError(f"{origin} uses ${{{name}}}, which is not set in the environment.")
         return variables[name]
 
     return re.sub(r"\$\{(\w+)\}", variable, value)

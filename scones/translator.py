@@ -62,7 +62,7 @@ class Translation:
     log_prob: float | None
     """log P(z = 1 | x), end of sentence included; None where it was not computed."""
     token_log_probs: tuple[float, ...] | None
-    """The terms of that sum, one a token, the end of sentence last."""
+    """The terms of that sum, one per token, the end of sentence last."""
     finished: bool = True
     """False where the length limit cut the translation."""
 

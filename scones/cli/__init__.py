@@ -1,4 +1,4 @@
-"""The command line: one thin file a command, put together in `commands`.
+"""The command line: one thin file per command, put together in `commands`.
 
 Here is what happens around a command. It imports next to nothing, so that Ctrl-C is answered from
 the first moment.

@@ -83,7 +83,7 @@ class Flag:
     field: dataclasses.Field[Any]
     annotation: Any
     heading: str | None
-    place: tuple[str, ...]
+    path: tuple[str, ...]
     """The fields that lead to it; its own name is the last."""
 
     @property
@@ -103,7 +103,7 @@ class Flag:
         """Make the parameter of the command."""
         about = self.field.metadata
         # A flag of options that a recipe may fill is missed by whoever puts the two together.
-        alone = len(self.place) == 1
+        alone = len(self.path) == 1
         required = alone and self.field.default is self.field.default_factory is REQUIRED
         default = ... if required else None
         info: Any
@@ -156,12 +156,12 @@ class Flag:
         return f" [{('no', 'yes')[default]}]" if self.annotation is bool else f" [{default}]"
 
 
-def flags_in(cls: type, heading: str | None = None, place: tuple[str, ...] = ()) -> Iterator[Flag]:
+def flags_in(cls: type, heading: str | None = None, path: tuple[str, ...] = ()) -> Iterator[Flag]:
     """The flags of a dataclass and of those inside it, under the headings that begin with them."""
     types = typing.get_type_hints(cls)
     for field in dataclasses.fields(cls):
         heading = field.metadata.get("group") or heading
-        here = (*place, field.name)
+        here = (*path, field.name)
         inner = dataclass_in(types[field.name])
         if inner is not None:
             yield from flags_in(inner, heading, here)
@@ -182,7 +182,7 @@ def filled(cls: type, flags: Iterable[Flag], parsed: Mapping[str, Any]) -> Any:
             value = list(value)
         problems += flag.problems(value)
         inside = given
-        for name in flag.place[:-1]:
+        for name in flag.path[:-1]:
             inside = inside.setdefault(name, {})
         inside[flag.field.name] = value
     if problems:

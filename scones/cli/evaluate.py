@@ -25,7 +25,7 @@ class Evaluate(ReferencesFlag):
     """What `scones evaluate` takes."""
 
     hypotheses: list[str] = argument(
-        "Translations, one file a system, as FILE or NAME=FILE; - is standard input. With two or "
+        "Translations, one file per system, as FILE or NAME=FILE; - is standard input. With two or "
         "more, each is tested against the first.",
         "HYP",
     )
@@ -69,7 +69,7 @@ def evaluate(options: Evaluate) -> None:
     references = [texts[file] for file in options.references]
     sources = texts[options.source] if options.source else None
     rows: list[dict[str, Any]] = []
-    with Console(stderr=True).status("") as status:  # TER may take ten seconds a system
+    with Console(stderr=True).status("") as status:  # TER may take ten seconds per system
         for metric in dict.fromkeys(options.metrics):
             status.update(METRIC_NAMES[metric])
             rows += _rows(metric, systems, references, sources, options)
@@ -95,7 +95,7 @@ def _rows(
     sources: list[str] | None,
     options: Evaluate,
 ) -> list[dict[str, Any]]:
-    """Score one system, or compare several; one row a system, ready for JSON."""
+    """Score one system, or compare several; one row per system, ready for JSON."""
     from scones.evaluation.metrics import score
     from scones.evaluation.significance import paired_bootstrap
 

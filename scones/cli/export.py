@@ -31,7 +31,7 @@ class Export(DosFlag, OverwriteFlag, JsonFlag):
     )
     check: Path | None = option(
         None,
-        "Sentences, one a line, whose translations by CTranslate2 to compare; else random pieces.",
+        "Sentences, one per line, to compare the translations of; else random pieces.",
     )
     card: Path | None = option(
         None,

@@ -66,7 +66,7 @@ class Fit(NewModel, DosFlag):
 
     model: Path = argument("The folder to make.", "MODEL")
     store: Path | None = option(None, "A store of scones prepare, whose pieces are the words.")
-    source: Path | None = option(None, "Without a store: source text, one sentence a line.")
+    source: Path | None = option(None, "Without a store: source text, one sentence per line.")
     target: Path | None = option(None, "And its translation.")
     pairs: int | None = option(None, "Fit to so many pairs, taken evenly from all.", least=1)
     fit: FitOptions
@@ -213,7 +213,7 @@ class Sample(Fitted, OverwriteFlag):
 def sample(options: Sample) -> None:
     """Sample translations from IBM Model 3, as random as the temperature says.
 
-    In: one sentence a line, split as the model's text was: by its subwords, or at spaces. Out: a
+    In: one sentence per line, split as the model's text was: by its subwords, or at spaces. Out: a
     translation a line, empty where there is none. Or in: a store with the model's pieces; out: a
     store with the same sources, their translations sampled, for scones train; pairs without a
     translation are left out. How many had none, and why, is said at the end.
@@ -290,7 +290,7 @@ class Measure(Fitted, DosFlag, JsonFlag):
     output: Path = option(
         REQUIRED, "Where table and plot go.", flags=("--output", "-o"), metavar="FOLDER"
     )
-    source: Path | None = option(None, "Source text to translate, one sentence a line.")
+    source: Path | None = option(None, "Source text to translate, one sentence per line.")
     store: Path | None = option(
         None, "Or a store: its development set, or its training set without one."
     )

@@ -27,7 +27,7 @@ def creamtea(options: CreamTea) -> None:
     """Write the built-in corpus, which knows all valid translations.
 
     Out: FOLDER with the files .de and .en of train, dev and test, German and English, one
-    sentence a line, and dev.json and test.json, which list all valid translations of each
+    sentence per line, and dev.json and test.json, which list all valid translations of each
     sentence and some near misses.
 
         scones creamtea tea
@@ -66,7 +66,7 @@ class Prepare(JsonFlag):
 def prepare(options: Prepare) -> None:
     """Clean parallel text and split it into subwords, for training.
 
-    In: text, one sentence a line, plain or compressed (.gz, .xz, .zst). Out: STORE, what scones
+    In: text, one sentence per line, plain or compressed (.gz, .xz, .zst). Out: STORE, what scones
     train reads, and a report of the pairs that were dropped and why, which STORE/report.json keeps.
 
         scones prepare store -s de -t en --source train.de --target train.en \\

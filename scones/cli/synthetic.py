@@ -38,7 +38,7 @@ def synthetic(
         int | None, typer.Option(help="Take only so many sentences, the first of the test set.")
     ] = None,
     max_states: Annotated[
-        int, typer.Option(help="Prefixes that exact search may look at, a sentence.")
+        int, typer.Option(help="Prefixes that exact search may look at per sentence.")
     ] = 1_000_000,
     max_memory: Annotated[
         float, typer.Option(help="Gigabytes of an exact search, of which --jobs go on at once.")

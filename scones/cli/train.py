@@ -45,11 +45,11 @@ class Training(JsonFlag):
         if self.label_smoothing is not None:
             output = {"label_smoothing": self.label_smoothing, **output}
         sections = load_recipe(self.recipe, "model", "output", "train")
-        place = self.recipe or "flags"
+        origin = self.recipe or "flags"
         return Experiment(
-            self.model.over(sections["model"], f"{place} [model]"),
-            _output_layer(sections["output"], layer, output, f"{place} [output]"),
-            self.train.over(sections["train"], f"{place} [train]"),
+            self.model.over(sections["model"], f"{origin} [model]"),
+            _output_layer(sections["output"], layer, output, f"{origin} [output]"),
+            self.train.over(sections["train"], f"{origin} [train]"),
         )
 
 
@@ -146,14 +146,14 @@ def describe(result: TrainResult, folder: Path) -> str:
 
 
 def _output_layer(
-    section: dict[str, Any], layer: str | None, given: dict[str, Any], place: str
+    section: dict[str, Any], layer: str | None, given: dict[str, Any], origin: str
 ) -> OutputLayer:
     if layer is not None and layer != section.get("layer", DEFAULT):
         # The recipe means another layer: of its settings those stay that both layers have.
-        chosen = output_layer({"layer": layer}, place)
+        chosen = output_layer({"layer": layer}, origin)
         names = {field.name for field in dataclasses.fields(chosen)}  # type: ignore[arg-type]
         section = {name: section[name] for name in names & section.keys()} | {"layer": layer}
-    return output_layer({**section, **given}, place)
+    return output_layer({**section, **given}, origin)
 
 
 def _toml_value(text: str) -> Any:

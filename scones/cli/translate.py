@@ -46,9 +46,9 @@ class Translate(TranslatingFlags, SearchFlags, JsonFlag):
 def translate(options: Translate) -> None:
     """Translate standard input to standard output, line by line in order.
 
-    In: one sentence a line, answered as it arrives; an empty line stays empty. Out: its
+    In: one sentence per line, answered as it arrives; an empty line stays empty. Out: its
     translation; with --n-best above 1, or --search all, a line for each: input line number,
-    log-probability, text, separated by tabs; with --json an object a line, in which exact search
+    log-probability, text, separated by tabs; with --json an object per line, in which exact search
     says what it proved. Processes of torchrun share the work.
 
         scones translate pocket-de-en < input.de > output.en
@@ -161,16 +161,16 @@ class Score(DeviceFlag, DosFlag, JsonFlag):
     """What `scones score` takes."""
 
     model: Path = argument("A model folder, or a pocket model's name.", "MODEL")
-    source: Path = argument("Sentences, one a line.", "SOURCE")
+    source: Path = argument("Sentences, one per line.", "SOURCE")
     target: Path = argument("Their translations.", "TARGET")
     max_tokens: int = option(8192, "Padded tokens of a batch.")
 
 
 def score(options: Score) -> None:
-    """Print the log-probability of given translations, one a line.
+    """Print the log-probability of given translations, one per line.
 
     In: SOURCE and TARGET, as many lines each. Out: log P(z = 1 | x) of each pair, in order; with
-    --json an object a line, which holds the terms of all tokens too.
+    --json an object per line, which holds the terms of all tokens too.
 
         scones score runs/de-en test.de test.en > scores.txt
         scones score runs/de-en test.de test.en --json > scores.jsonl

@@ -9,10 +9,10 @@ which is said to come from NULL. Positions count from 1.
 A folder of parameters:
 
     ibm3.json                            p1, the spread of positions, sizes, what it was fitted to
-    source.txt, target.txt               the words, one a line, by their numbers
+    source.txt, target.txt               the words, one per line, by their numbers
     subwords.model                       where words are pieces of a SentencePiece model
     translations.{begins,words,probs}    t: sources one after another, NULL as the last
-    fertilities.probs                    n: a row a source word
+    fertilities.probs                    n: a row per source word
     distortions.{begins,rows,probs}      d: a block a pair of lengths
 
 Shape letters: S source words, T target words, P pairs of t, F the largest fertility, L and M the
@@ -271,7 +271,7 @@ def pack_translations(
 def pack_fertilities(
     sources: Numbers, fertilities: Numbers, probs: Numbers, rows: int, cut: Cut
 ) -> tuple[Probs, NDArray[np.float64]]:
-    """Put the entries of n into a row a word; gives also the share that every row has lost."""
+    """Put the entries of n into a row per word; gives also the share that every row has lost."""
     table = np.zeros((rows, int(fertilities.max(initial=0)) + 1))
     table[sources, fertilities] = probs
     # Relative to the row, since estimates need not sum to 1.

@@ -28,7 +28,7 @@ class LayerCache:
         self.length = 0
 
     def append(self, keys_NH1K: Tensor, values_NH1K: Tensor) -> tuple[Tensor, Tensor]:
-        """Add one position a row and give all positions so far."""
+        """Add one position per row and give all positions so far."""
         if self.length == self._keys.size(2):
             # Twice the room: what is copied for growing stays a fraction of what is written.
             self._keys = torch.cat([self._keys, torch.empty_like(self._keys)], dim=2)

@@ -241,7 +241,7 @@ class WholeTarget:
 
 
 class CachedTarget:
-    """One new position a row, over what the cache holds of the positions before it.
+    """One new position per row, over what the cache holds of the positions before it.
 
     A product of a few rows takes nearly as long as one of many. So the rows of all batches that
     are decoded together share every product, while each batch attends to its own past and sources.
@@ -432,7 +432,7 @@ class Transformer(nn.Module):
         return JoinedState([DecoderState(layers, mask, beams)])
 
     def step(self, state: JoinedState, tokens_N: Tensor) -> Tensor:
-        """Feed one token a row and give the logits (N, V) of the next; the state grows by one."""
+        """Feed one token per row and give the logits (N, V) of the next; the state grows by one."""
         return self.logits(self.hidden_step(state, tokens_N))
 
     def hidden_step(self, state: JoinedState, tokens_N: Tensor) -> Tensor:

@@ -42,7 +42,7 @@ Limit = Literal["states", "time", "length", "memory"]
 class ExactOptions(ExactLimits):
     """What exact search looks for, and how long."""
 
-    n_best: int = option(1, "Translations a sentence.", least=1)
+    n_best: int = option(1, "Translations per sentence.", least=1)
     threshold: float | None = option(
         None, "All translations of at least this probability, instead.", above=0, most=1
     )
@@ -360,7 +360,7 @@ class PooledTarget:
 
 # What exact search knows about its sentences: bounds, what was found, what was left.
 #
-# Numbers that every round needs are on the device, one a sentence; translations are on the host.
+# Numbers that every round needs are on the device, one per sentence; translations are on the host.
 #
 # Shape letters: N sentences, R prefixes.
 

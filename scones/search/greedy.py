@@ -15,7 +15,7 @@ from scones.text import END, PAD
 # What every search needs of a model, and what every search gives back.
 #
 # A search knows a model only as a `Stepper`: it opens a state for a batch of source sentences,
-# feeds one token a row and gets the logits of the next. Rows are grouped by sentence
+# feeds one token per row and gets the logits of the next. Rows are grouped by sentence
 # (row = sentence * beams + beam), all sentences advance together, and sentences that are done can
 # leave. The Transformer is one such stepper; a table of numbers in a test is another.
 
@@ -48,7 +48,7 @@ class Stepper(Protocol[S]):
         """Open a state with `beams` rows for every source sentence."""
 
     def step(self, state: S, tokens_N: Tensor) -> Tensor:
-        """Feed one token a row and give the logits (N, V) of the next one."""
+        """Feed one token per row and give the logits (N, V) of the next one."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Hypothesis:
     log_prob: float | None
     """Log-probability, end of sentence included; None where scores were not asked for."""
     token_log_probs: tuple[float, ...] | None
-    """Its terms, one a token, the end of sentence last."""
+    """Its terms, one per token, the end of sentence last."""
     finished: bool
     """False where the length limit cut it."""
 

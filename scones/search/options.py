@@ -23,7 +23,7 @@ class SearchFlags(Checked):
     beam_size: int = option(
         4, "Hypotheses that beam search keeps; exact search begins with it.", least=1
     )
-    n_best: int = option(1, "Translations a sentence (beam, exact).", least=1)
+    n_best: int = option(1, "Translations per sentence (beam, exact).", least=1)
     length_penalty: float = option(
         0.0, "Rank by log-probability / length**p; 0: no normalisation.", least=0
     )
@@ -40,11 +40,11 @@ class ExactLimits(Checked):
     """How long exact search may take."""
 
     max_states: int = option(
-        1_000_000, "Prefixes that exact search may look at, a sentence.", above=0
+        1_000_000, "Prefixes that exact search may look at per sentence.", above=0
     )
     max_seconds: float | None = option(
         None, "Time of exact search, for all sentences that are searched together.", above=0
     )
     sentence_seconds: float | None = option(
-        None, "Time of exact search, a sentence: by its share of the prefixes.", above=0
+        None, "Time of exact search per sentence: by its share of the prefixes.", above=0
     )

@@ -282,7 +282,7 @@ class Shortlisted:
         return ShortlistedState(self._model.start(source_BS, beams), allowed_BV)
 
     def step(self, state: ShortlistedState, tokens_N: Tensor) -> Tensor:
-        """Feed one token a row and give the logits (N, V) of the next, -inf off the lists."""
+        """Feed one token per row and give the logits (N, V) of the next, -inf off the lists."""
         hidden_ND = self._model.hidden_step(state.decoder, tokens_N)
         if state.head is None:
             state.head = _Head(self._model, state.allowed_BV)

@@ -105,7 +105,7 @@ class PrepareConfig:
     )
     target_language: str = option(REQUIRED, "Such as en.", flags=("--target-language", "-t"))
     source: list[Path] = option(
-        [], "Source text, one sentence a line; may be repeated to pool corpora.", metavar="FILE"
+        [], "Source text, one sentence per line; may be repeated to pool corpora.", metavar="FILE"
     )
     target: list[Path] = option([], "Target text, once for every --source.", metavar="FILE")
     tsv: list[Path] = option([], "Text in two columns, source TAB target.", metavar="FILE")

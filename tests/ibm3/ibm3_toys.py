@@ -16,7 +16,7 @@ EIN, ZWEI, DREI, SAME, NOWHERE = range(5)
 
 
 def translations(*rows: Mapping[int, float]) -> Translations:
-    """Make t of a row a source word, NULL's the last."""
+    """Make t of a row per source word, NULL's the last."""
     begins = np.cumsum([0, *map(len, rows)])
     words = np.array([word for row in rows for word in row], np.int32)
     probs = np.array([prob for row in rows for prob in row.values()], np.float32)
