@@ -79,7 +79,7 @@ cat << 'END'
 
 Try next:
   make demo TEXT="A sentence of yours, German or English"
-  .venv/bin/scones translate pocket-de-en < input.de          a file, one sentence a line
+  .venv/bin/scones translate pocket-de-en < input.de          a file, one sentence per line
   .venv/bin/scones info pocket-de-en                          what the model is, and how good
   .venv/bin/python -c 'import scones; print(scones.load("pocket-en-de").translate(["Hi!"])[0][0].text)'
   make compare                                                train softmax and SCONES, and compare

@@ -19,5 +19,7 @@ def optional_import(module: str, absent: str) -> Any:
     """A module that is no part of every installation; `absent` tells how to get it."""
     try:
         return import_module(module)
-    except ImportError:
-        raise SconesError(absent) from None
+    except ModuleNotFoundError as problem:
+        if str(problem.name).startswith(module.partition(".")[0]):
+            raise SconesError(absent) from None
+        raise SconesError(f"{module} is there, but its package {problem.name} is not.") from None

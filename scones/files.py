@@ -136,12 +136,12 @@ def damaged(path: Path | str, why: object, remedy: str = "") -> SconesError:
 
 
 def file_digest(path: Path) -> str:
-    """The SHA-256 of a file, of a model unless the caller knows that it is there."""
+    """The SHA-256 of a file."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except FileNotFoundError:
-        raise SconesError(f"{path} does not exist; the model is incomplete.") from None
+        raise SconesError(f"{path} does not exist; {path.parent} is incomplete.") from None
 
 
 def read_json(path: Path) -> Any:

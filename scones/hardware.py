@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import time
 from functools import cache
 from typing import Any
@@ -21,9 +20,12 @@ def choose_device(name: str) -> torch.device:
     """Turn "auto", "cpu", "cuda" or "cuda:N" into a device that is there."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        device = torch.device("meta")  # as little use as a kind of device that is not supported
+    if device.type not in ("cpu", "cuda"):
         raise SconesError(f"The device '{name}' is not known; use auto, cpu or cuda.")
-    device = torch.device(name)
     if device.type == "cuda":
         if (device.index or 0) >= torch.cuda.device_count():
             raise SconesError(f"The device '{name}' is not there; use --device auto or cpu.")

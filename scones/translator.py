@@ -153,9 +153,8 @@ def _choose_searcher(
         raise SconesError("CTranslate2 takes no shortlist; use the engine 'auto' or 'torch'.")
     if engine == "ctranslate2":
         return _by_ctranslate2(folder)
-    if engine == "auto" and fits and shortlist is None:
-        return AutoSearcher(folder, output)
-    return searcher(folder.model, output, precision, shortlist)
+    faster = engine == "auto" and fits and shortlist is None
+    return AutoSearcher(folder, output, precision, shortlist, faster)
 
 
 def _by_ctranslate2(folder: ModelFolder) -> Searcher:
@@ -167,22 +166,25 @@ def _by_ctranslate2(folder: ModelFolder) -> Searcher:
 
 @dataclass(frozen=True)
 class AutoSearcher:
-    """CTranslate2 for what it does sooner, greedy search without scores; PyTorch for the rest.
+    """PyTorch; and, where `faster` allows it, CTranslate2 for greedy search without scores.
 
     Each is made ready when it is first needed: either takes time, and a copy of the weights.
     """
 
     folder: ModelFolder
     output: OutputLayer
+    precision: torch.dtype = torch.float32
+    shortlist: Shortlist | None = None
+    faster: bool = True
     tells_scores: ClassVar[bool] = True
 
     def search(self, sources: Sources, options: SearchOptions) -> list[list[Hypothesis]]:
         plain = options.search == "greedy" and not options.scores
-        return (self._fastest if plain else self._torch).search(sources, options)
+        return (self._fastest if plain and self.faster else self._torch).search(sources, options)
 
     @cached_property
     def _torch(self) -> Searcher:
-        return searcher(self.folder.model, self.output)
+        return searcher(self.folder.model, self.output, self.precision, self.shortlist)
 
     @cached_property
     def _fastest(self) -> Searcher:
@@ -285,7 +287,9 @@ class Translator:
         # Whoever says nothing about scores gets them where they can be had.
         if scores is None:
             scores = self._searcher.tells_scores
-        plainly = SearchOptions(search, beam_size, n_best, length_penalty, max_tokens, scores)
+        plainly = SearchOptions(
+            search, beam_size, n_best, length_penalty, max_tokens=max_tokens, scores=scores
+        )
         ids = self._encode(sentences, too_long, first_number)
         real = [index for index, tokens in enumerate(ids) if tokens]
         found = self._searcher.search([ids[index] for index in real], plainly)

@@ -21,6 +21,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from string import Template
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -128,7 +129,8 @@ def open_export(config: FolderConfig) -> tuple[ModelFolder, CTranslate2Searcher]
     if engine != ENGINE:
         raise SconesError(f"{config.path} names the engine '{engine}', which is not known.")
     try:
-        dict(facts.output)  # that there is one; what it says is checked where it is made
+        if not isinstance(facts.output, dict) or not facts.source_language:
+            raise ValueError  # what the layer says is checked where it is made
         sizes = from_section(ModelConfig, facts.others["model"], f"{config.path} is damaged")
         digests = {name: facts.others["digests"][name] for name in _FILES}
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -143,36 +145,14 @@ def open_export(config: FolderConfig) -> tuple[ModelFolder, CTranslate2Searcher]
 
 
 def _card(ours: dict[str, Any], *, is_softmax: bool) -> str:
-    source, target = ours["source_language"], ours["target_language"]
-    layer, checked = ours["output"]["layer"], ours["check"]
-    return f"""# {source} → {target}, {layer}, for CTranslate2 ({ours["quantization"]})
-
-With scones:
-
-```python
-import scones
-
-translator = scones.load("path/to/this/folder")
-print(translator.translate(["…"])[0][0].text)
-```
-
-Without:
-
-```python
-import ctranslate2, sentencepiece
-
-subwords = sentencepiece.SentencePieceProcessor(model_file="path/to/this/folder/subwords.model")
-translator = ctranslate2.Translator("path/to/this/folder")
-(found,) = translator.translate_batch([subwords.encode("…", out_type=str)], beam_size=1)
-print(subwords.decode(found.hypotheses[0]))
-```
-
-{_SEARCH[is_softmax]}
-
-Checked when it was written: {checked["equal"]} of {checked["sentences"]} greedy translations
-({checked["text"]}) are those of the model it came from, whose weights have the SHA-256
-{ours["weights_digest"]}.
-"""
+    template = Template(Path(__file__).with_suffix(".md").read_text(encoding="utf-8"))
+    known = ours | ours["check"] | {"layer": ours["output"]["layer"]}
+    return template.substitute(
+        known,
+        source=ours["source_language"],
+        target=ours["target_language"],
+        search=_SEARCH[is_softmax],
+    )
 
 
 _SEARCH = {

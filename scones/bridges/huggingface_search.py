@@ -21,7 +21,6 @@ from scones.outputs import OutputLayer, output_layer
 from scones.outputs.softmax import Softmax
 from scones.search.beam import beam_search
 from scones.search.greedy import Hypothesis, greedy_search
-from scones.search.options import SearchFlags
 
 if TYPE_CHECKING:
     from transformers import (
@@ -148,8 +147,6 @@ def scones_search(
         single = greedy_search(stepper, output, prompt_BP, limits_B, with_scores, end)
         found = [[hypothesis] for hypothesis in single]
     else:
-        # The bounds stand at the options, and `beam_search` trusts whoever calls it.
-        SearchFlags("beam", beam_size=beams, n_best=wanted, length_penalty=length_penalty)
         found = beam_search(
             stepper, output, prompt_BP, limits_B, beams, wanted, length_penalty, end
         )
@@ -165,8 +162,8 @@ def scones_search(
 
 def output_of(model: PreTrainedModel) -> OutputLayer:
     """The output layer that the model's configuration names; softmax where it names none."""
-    section = getattr(model.config, "scones", None)
-    return output_layer(section["output"]) if section else Softmax()
+    settings = (getattr(model.config, "scones", None) or {}).get("output")
+    return output_layer(settings) if settings else Softmax()
 
 
 def _only_id(ids: int | Sequence[int] | None, name: str) -> int:

@@ -72,6 +72,8 @@ class Train(Training):
             name, equals, value = setting.partition("=")
             if not equals:
                 raise SconesError(f"--output {setting} is not KEY=VALUE, such as alpha=0.5.")
+            if name in settings or name == "layer":
+                raise SconesError(f"--output {setting} is given twice, or has a flag of its own.")
             settings[name] = _toml_value(value)
         return settings
 

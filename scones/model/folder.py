@@ -167,7 +167,7 @@ class FolderConfig:
 
     @property
     def weights(self) -> Path:
-        if self.storage not in _WEIGHTS:
+        if self.storage not in tuple(_WEIGHTS):  # it may be anything
             raise SconesError(
                 f"{self.folder} is stored as {self.storage!r}, which this version of scones does "
                 "not read; use the version of scones that wrote it."

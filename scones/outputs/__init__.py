@@ -91,7 +91,7 @@ def output_layer(settings: Mapping[str, Any], origin: str = "output") -> OutputL
         known = ", ".join(layer_names())
         raise SconesError(
             f"{origin}: the output layer '{name}' is not known; there are {known}, and one of your "
-            "own has to be imported first."
+            "own has to be imported, and registered by `scones.outputs.register`, first."
         )
     if name not in _REGISTERED:
         importlib.import_module(_OURS[name])

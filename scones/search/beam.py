@@ -20,6 +20,7 @@ from torch import Tensor
 
 from scones.outputs import OutputLayer
 from scones.search.greedy import Hypothesis, S, Stepper, should_leave
+from scones.search.options import SearchFlags
 from scones.text import END, PAD
 
 _NEVER = float("-inf")
@@ -42,6 +43,7 @@ def beam_search(
     ranks by log-probability alone. A sentence with no finished translation within its limit gets
     its best unfinished one. `end` is the model's id of the end of sentence.
     """
+    SearchFlags("beam", beam_size, n_best, length_penalty)  # refuses what has no meaning
     sentences, longest = source_BS.size(0), int(limits_B.max())
     device = source_BS.device
     # Results are written on the device and read out once at the end: a GPU never waits for them.

@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field, fields
 from itertools import accumulate, pairwise
 from typing import Literal
 
@@ -46,6 +46,7 @@ class ExactOptions(ExactLimits):
     threshold: float | None = option(
         None, "All translations of at least this probability, instead.", above=0, most=1
     )
+    _: KW_ONLY
     max_memory: int | None = option(
         None, "Bytes, for all together; what suits the device if not given.", above=0
     )

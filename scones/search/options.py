@@ -5,7 +5,7 @@ There is no PyTorch here: the command line shows its flags without it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 from scones.options import Checked, option
@@ -27,11 +27,20 @@ class SearchFlags(Checked):
     length_penalty: float = option(
         0.0, "Rank by log-probability / length**p; 0: no normalisation.", least=0
     )
+    _: KW_ONLY
     max_tokens: int | None = option(
         None,
         "Padded tokens times beams in a batch; by default what suits the device.",
         least=1,
     )
+
+    def problems(self) -> list[str]:
+        problems = super().problems()
+        if self.search == "beam" and self.n_best > max(1, self.beam_size):
+            problems.append(
+                f"n_best must be at most beam_size, {self.beam_size}, not {self.n_best}"
+            )
+        return problems
 
 
 # Keyword-only, so that they stand behind `n_best` and `threshold` where those come first.

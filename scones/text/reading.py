@@ -259,6 +259,8 @@ def _text_of(line: bytes, number: int) -> str:
     line = line.removesuffix(b"\r")
     if number == 1:
         line = line.removeprefix(_BYTE_ORDER_MARK)
+    if b"\0" in line:
+        raise SconesError(f"Line {number} of the input holds a NUL byte; remove it first.")
     if fault := bad_byte(line):
         raise SconesError(
             f"Line {number} of the input is not UTF-8 text ({fault}); convert it first, for "

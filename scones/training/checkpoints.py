@@ -187,10 +187,11 @@ class Checkpoints:
                     raise ValueError(f"the digest of {name} is not right")
             weights = load_file(folder / "model.safetensors")
             moments = load_file(folder / "optimizer.safetensors")
-            state = RunState.from_json(read_json(folder / "state.json"))
+            state = read_json(folder / "state.json")
         except (SconesError, OSError, ValueError, KeyError, TypeError, SafetensorError) as problem:
             raise SconesError(f"{folder} is damaged ({problem}).") from None
-        return Checkpoint(weights, moments, state)
+        # What is whole and not understood, as from another version, is no damage: nothing is moved.
+        return Checkpoint(weights, moments, RunState.from_json(state))
 
     def _path(self, step: int) -> Path:
         return self._folder / f"step-{step:08}"

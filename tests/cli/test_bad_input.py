@@ -59,7 +59,7 @@ def test_an_unreadable_line_ends_a_translation_behind_its_answers(
 ) -> None:
     for bad, said in (
         (b"Te\xff", "Line 3 .* not UTF-8 .*byte 3 is 0xFF"),
-        (b"T\0", "Line 3 .* is 0x00"),
+        (b"T\0", "Line 3 .* holds a NUL byte"),
     ):
         lines = b"Guten Tag.\n\n" + bad + b"\nTee\n"
         refused("translate", tiny_model, stdin=lines, said=said, answers=2)
@@ -93,7 +93,7 @@ WEIGHTS = "model.safetensors"
         ("info model", "config.json", b"{}", "not a SCONES model"),
         ("info model", "config.json", b"[" * 100_000, "config.json is damaged"),
         ("info store", "store.json", b"{", "store.json is damaged"),
-        ("translate model", WEIGHTS, None, f"{WEIGHTS} does not exist; the model is incomplete"),
+        ("translate model", WEIGHTS, None, f"{WEIGHTS} does not exist; .* is incomplete"),
         ("translate model", WEIGHTS, b"", f"{WEIGHTS} is damaged"),
         ("translate model", "subwords.model", b"pieces of cake", "subwords.model is damaged"),
         ("train store", "", None, "store is not a folder; make a store with `scones prepare"),

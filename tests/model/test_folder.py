@@ -129,7 +129,7 @@ FLOATS, INT8 = "model.safetensors", "model.int8.safetensors"
             "holds a number that is not finite",
         ),
         ("int8", cut(INT8), f"{INT8} is damaged"),
-        ("int8", without(INT8), f"{INT8} does not exist; the model is incomplete"),
+        ("int8", without(INT8), f"{INT8} does not exist; .* is incomplete"),
         (
             "int8",
             number(INT8, "model.decoder.layers.0.fc1.weight.scale", float("inf")),
