@@ -42,7 +42,12 @@ class SearchOptions(SearchFlags):
             raise SconesError(f"The search '{self.search}' is not known; use 'greedy' or 'beam'.")
         if self.search == "greedy" and self.n_best != 1:
             raise SconesError("Greedy search gives one translation; use search='beam' for n_best.")
-        return super().problems()
+        problems = super().problems()
+        if self.search == "beam" and self.n_best > max(1, self.beam_size):
+            problems.append(
+                f"n_best must be at most beam_size, {self.beam_size}, not {self.n_best}"
+            )
+        return problems
 
     @property
     def beams(self) -> int:

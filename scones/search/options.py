@@ -34,14 +34,6 @@ class SearchFlags(Checked):
         least=1,
     )
 
-    def problems(self) -> list[str]:
-        problems = super().problems()
-        if self.search == "beam" and self.n_best > max(1, self.beam_size):
-            problems.append(
-                f"n_best must be at most beam_size, {self.beam_size}, not {self.n_best}"
-            )
-        return problems
-
 
 # Keyword-only, so that they stand behind `n_best` and `threshold` where those come first.
 @dataclass(frozen=True, kw_only=True)
