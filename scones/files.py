@@ -1,5 +1,10 @@
 """Writing to disk so that nothing is ever half-written: write beside, sync, rename.
 
+The rule of the whole package: what we did not make is never removed or replaced. A folder that is
+overwritten is of the kind that takes its place and holds nothing else (`FolderKind`); a file that
+a user names is refused if it holds something else (`check_file`); a device or a pipe is written
+to. What a killed process was writing is removed by the next that writes in its place.
+
 Files of results say how their numbers were made: `Provenance`.
 """
 
@@ -15,9 +20,10 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,34 +34,109 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-@contextmanager
-def new_folder(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """A hidden folder to fill beside `target`; it takes target's name when all went well.
+@dataclass(frozen=True)
+class FolderKind:
+    """A kind of folder that we make."""
 
-    On any exception the hidden folder is removed, with the parents that were made for it, and
-    `target` is as it was before.
+    name: str
+    marker: str
+    """The file that makes a folder one of this kind; it is written last."""
+    others: tuple[str, ...]
+    """Patterns of the names of its other files."""
+
+    def check(self, folder: Path, overwrite: bool) -> None:
+        """Refuse a name under which such a folder must not be made, since something is there."""
+        if not folder.exists():
+            return
+        if not overwrite:
+            raise SconesError(f"{folder} exists already; choose another name or pass --overwrite.")
+        names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+        if self.marker not in names:
+            raise SconesError(
+                f"{folder} is not {self.name}, and --overwrite replaces nothing else; choose "
+                "another name."
+            )
+        for name in names:
+            if not any(fnmatchcase(name, known) for known in (self.marker, *self.others)):
+                raise SconesError(
+                    f"{folder} holds {name!r}, which is no part of {self.name}, so it is not "
+                    "overwritten; choose another name."
+                )
+
+
+@contextmanager
+def new_folder(
+    target: Path, kind: FolderKind | None = None, *, overwrite: bool = False
+) -> Iterator[Path]:
+    """A hidden folder to fill; it takes target's place when all went well.
+
+    On any exception it is removed, with the parents that were made for it, and `target` is as it
+    was before. What may be overwritten is for its `kind` to say.
     """
-    target = Path(target)
-    if target.exists() and not overwrite:
-        raise SconesError(f"{target} exists already; choose another name or pass --overwrite.")
-    # Beside it, not in /tmp: a rename is one step only within a file system.
-    hidden = target.parent / f".{target.name}.writing-{os.getpid()}"
-    old = target.parent / f".{target.name}.old-{os.getpid()}"
-    with _made(target.parent):
-        shutil.rmtree(hidden, ignore_errors=True)
-        hidden.mkdir()
+    given, target = target, target.resolve()  # a link stays, and leads to the new folder
+    _remove_leftovers(target)
+    if kind is not None:
+        kind.check(given, overwrite)
+    elif target.exists():
+        raise SconesError(f"{given} exists already; choose another name.")
+    with _made(target.parent), _beside(target) as hidden:
+        new, old = hidden / "new", hidden / "old"
+        new.mkdir()
+        yield new
+        sync_folder(new)
         try:
-            yield hidden
-            sync_folder(hidden)
             if target.exists():
                 target.rename(old)
-            hidden.rename(target)
-            _sync_entry(target.parent)
+            new.rename(target)
         finally:
             if old.exists() and not target.exists():
                 old.rename(target)
-            for leftover in (hidden, old):
-                shutil.rmtree(leftover, ignore_errors=True)
+        _sync_entry(target.parent)
+
+
+@contextmanager
+def _beside(target: Path) -> Iterator[Path]:
+    """A hidden folder beside `target`, locked while it is in use; then, or next time, it goes."""
+    _remove_leftovers(target)
+    # Beside it, not in /tmp: a rename is one step only within a file system.
+    hidden = target.parent / f"{_stem(target)}{os.getpid()}"
+    hidden.mkdir()
+    handle = os.open(hidden, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield hidden
+    finally:
+        os.close(handle)
+        shutil.rmtree(hidden, ignore_errors=True)
+
+
+def _stem(target: Path) -> str:
+    return f".{target.name}.writing-"
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove what killed processes were writing; what one had moved away from `target` is back."""
+    for left in target.parent.iterdir() if target.parent.is_dir() else ():
+        name = left.name
+        if name.startswith(_stem(target)) and name.removeprefix(_stem(target)).isdecimal():
+            with suppress(OSError):
+                _remove_leftover(left, target)
+
+
+def _remove_leftover(left: Path, target: Path) -> None:
+    handle = os.open(left, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        # The system frees a lock when a process ends, however it ends.
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not left.is_dir():
+            left.unlink()  # earlier versions wrote a file so
+            return
+        if (left / "old").exists() and not target.exists():
+            (left / "old").rename(target)
+        shutil.rmtree(left)
+    finally:
+        os.close(handle)
 
 
 @contextmanager
@@ -112,8 +193,10 @@ def write_tensors(
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
+    if path.exists():
+        regular(path)
     try:
-        with _replaced(Path(path)) as beside:
+        with _replaced(path) as beside:
             save_file(tensors, beside, metadata)
             mask = os.umask(0)  # the only way to ask for it is to set it
             os.umask(mask)
@@ -135,23 +218,30 @@ def damaged(path: Path | str, why: object, remedy: str = "") -> SconesError:
     return SconesError(f"{path} is damaged: {why}{'; ' if remedy else ''}{remedy}.")
 
 
+def regular(path: Path) -> Path:
+    """The path of a file that is there, and is one: a pipe in its place would be waited for."""
+    if not path.exists():
+        raise SconesError(f"{path} does not exist.")
+    if not path.is_file():
+        raise SconesError(f"{path} is not a regular file.")
+    return path
+
+
 def file_digest(path: Path) -> str:
     """The SHA-256 of a file."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except FileNotFoundError:
-        raise SconesError(f"{path} does not exist; {path.parent} is incomplete.") from None
+    with regular(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_json(path: Path) -> Any:
     """Read a JSON file; a missing or damaged one is a sentence, not a traceback."""
-    path = Path(path)
+    content = regular(Path(path)).read_bytes()
     try:
-        return json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise SconesError(f"{path} does not exist.") from None
-    except (ValueError, UnicodeDecodeError, RecursionError) as problem:
+        value = json.loads(content)
+        if b"\\u" in content:  # half a character, which nothing could print, is written so
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
+    except (ValueError, RecursionError) as problem:
         raise damaged(path, f"it is not valid JSON ({problem})") from None
 
 
@@ -159,8 +249,8 @@ def read_lines(path: Path, remedy: str) -> list[str]:
     """Read a text that we wrote ourselves; `remedy` is what helps where it is gone or damaged."""
     try:
         # Not splitlines(), which also breaks at characters that a line may hold.
-        return path.read_bytes().decode().split("\n")[:-1]
-    except (FileNotFoundError, UnicodeDecodeError):
+        return regular(path).read_bytes().decode().split("\n")[:-1]
+    except (SconesError, UnicodeDecodeError):
         raise damaged(path, "the text is missing or is not UTF-8", remedy) from None
 
 
@@ -175,15 +265,33 @@ def sync_folder(folder: Path) -> None:
 @contextmanager
 def _replaced(path: Path) -> Iterator[Path]:
     """A hidden name to write to; that file takes the place of `path` when all went well."""
-    beside = path.parent / f".{path.name}.writing-{os.getpid()}"
-    try:
-        yield beside
-        _sync_entry(beside)
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
-    _sync_entry(path.parent)
+    if path.exists() and not path.is_file():
+        yield path  # a device or a pipe is written to
+        return
+    path = path.resolve()
+    with _beside(path) as hidden:
+        yield hidden / "new"
+        _sync_entry(hidden / "new")
+        (hidden / "new").replace(path)
+        _sync_entry(path.parent)
+
+
+def check_file(path: Path, kind: str, is_ours: Callable[[Path], bool]) -> None:
+    """Refuse a name for a file whose place something else has, before the work is done."""
+    if path.is_file() and path.stat().st_size and not is_ours(path):
+        raise SconesError(f"{path} exists and is not {kind}; choose another name.")
+
+
+def check_result(path: Path, key: str) -> None:
+    """The same for a JSON file of results, which are ours if they have a certain key."""
+
+    def is_ours(path: Path) -> bool:
+        try:
+            return key in read_json(path)
+        except (SconesError, TypeError):
+            return False
+
+    check_file(path, "a result of this command", is_ours)
 
 
 def _sync_entry(path: Path) -> None:

@@ -93,6 +93,7 @@ def load(
     precision: Literal["float32", "bf16"] = "float32",
     engine: Engine = "auto",
     shortlist: str | Path | None = None,
+    verify: bool = False,
 ) -> Translator:
     """Open a model folder, or one that was exported for CTranslate2, for translation.
 
@@ -105,6 +106,9 @@ def load(
     With a `shortlist`, a file of `scones shortlist`, only the target pieces that it lists for a
     sentence are computed, by PyTorch. A SCONES model gives them the scores that they have without
     it; a softmax model shares the whole probability among them.
+
+    Files are compared with their digests once, and again when they have changed; `verify` asks for
+    it in any case.
     """
     if precision not in ("float32", "bf16"):
         raise SconesError(f"The precision '{precision}' is not known; use 'float32' or 'bf16'.")
@@ -121,10 +125,10 @@ def load(
             )
         from scones.bridges.ctranslate2 import open_export
 
-        model_folder, exported = open_export(config)
+        model_folder, exported = open_export(config, verify)
         output = output_layer(model_folder.facts.output, f"{folder}/config.json")
         return Translator(model_folder, output, exported, str(folder))
-    model_folder = ModelFolder.load(config, choose_device(device))
+    model_folder = ModelFolder.load(config, choose_device(device), verify)
     output = output_layer(model_folder.facts.output, f"{folder}/config.json")
     wanted = torch.bfloat16 if precision == "bf16" else torch.float32
     if not gpu_path(model_folder.model):  # a GPU's kernels have a copy in this format instead

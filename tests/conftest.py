@@ -5,6 +5,7 @@ They are read-only: a test that damages one copies it first.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,14 @@ PAIRS = 400
 PIECES = 500
 MAX_LENGTH = 64
 END_BIAS = 0.5  # translations end sooner or later, and before the length limit
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_users_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A cache folder for the test run alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SCONES_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,15 @@ from pathlib import Path
 import pytest
 
 from scones.errors import SconesError
-from scones.files import new_folder, read_json, sole_use, write_file, write_json, write_tensors
+from scones.files import (
+    FolderKind,
+    new_folder,
+    read_json,
+    sole_use,
+    write_file,
+    write_json,
+    write_tensors,
+)
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -21,6 +29,9 @@ def contents(folder: Path) -> dict[str, str]:
         str(path.relative_to(folder)): path.read_text() if path.is_file() else "/"
         for path in folder.rglob("*")
     }
+
+
+KIND = FolderKind("a shop", "a", ("b*",))
 
 
 def make_old(folder: Path) -> None:
@@ -40,7 +51,7 @@ def test_a_new_folder_appears_whole(tmp_path: Path) -> None:
     target = tmp_path / "deep" / "down" / "store"
     with new_folder(target) as hidden:
         assert not target.exists()
-        assert hidden.parent == target.parent  # a rename across disks would be a copy
+        assert hidden.is_relative_to(target.parent)  # a rename across disks would be a copy
         (hidden / "a").write_text("1")
         (hidden / "more").mkdir()
         (hidden / "more" / "b").write_text("2")
@@ -72,7 +83,7 @@ def test_a_folder_that_exists_is_refused_and_kept(tmp_path: Path) -> None:
 
 def test_overwriting_replaces_the_whole_folder(tmp_path: Path) -> None:
     make_old(tmp_path)
-    with new_folder(tmp_path / "store", overwrite=True) as hidden:
+    with new_folder(tmp_path / "store", KIND, overwrite=True) as hidden:
         (hidden / "b").write_text("new")
         assert contents(tmp_path / "store") == {"a": "old"}
     assert contents(tmp_path) == {"store": "/", "store/b": "new"}
@@ -86,7 +97,7 @@ def test_a_failed_overwrite_keeps_the_old_folder(
     rename = Path.rename
 
     def rename_or_fail(path: Path, target: Path) -> Path:
-        if ".writing-" in path.name:  # the second of the two, the old folder is out of the way
+        if path.name == "new":  # the second of the two, the old folder is out of the way
             full_disk(0)
         return rename(path, target)
 
@@ -98,10 +109,66 @@ def test_a_failed_overwrite_keeps_the_old_folder(
         monkeypatch.setattr(Path, "rename", rename_or_fail)
     with (
         pytest.raises(OSError, match="No space"),
-        new_folder(tmp_path / "store", overwrite=True) as hidden,
+        new_folder(tmp_path / "store", KIND, overwrite=True) as hidden,
     ):
         (hidden / "b").write_text("new")
     assert contents(tmp_path) == OLD
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("thesis.txt", "holds 'thesis.txt', which is no part of a shop"),
+        (None, "is not a shop, and"),
+    ],
+)
+def test_what_we_did_not_make_is_never_overwritten(
+    name: str | None, said: str, tmp_path: Path
+) -> None:
+    make_old(tmp_path)
+    if name:
+        (tmp_path / "store" / name).write_text("years of work")
+    else:
+        (tmp_path / "store" / "a").rename(tmp_path / "store" / "b")
+    before = contents(tmp_path)
+    with (
+        pytest.raises(SconesError, match=said),
+        new_folder(tmp_path / "store", KIND, overwrite=True),
+    ):
+        pytest.fail("the body must not run")
+    assert contents(tmp_path) == before
+
+
+def test_what_is_no_file_is_written_to_and_a_link_is_followed(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    write_file(tmp_path / "pipe", "a report")
+    assert os.read(reader, 100) == b"a report"
+    os.close(reader)
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    write_file(tmp_path / "link", "through the link")
+    assert (tmp_path / "pipe").is_fifo()
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file").read_text() == "through the link"
+    with pytest.raises(SconesError, match="pipe is not a regular file"):
+        read_json(tmp_path / "pipe")
+
+
+def test_leftovers_of_killed_processes_go_and_those_of_running_ones_stay(tmp_path: Path) -> None:
+    """One had moved the old folder out of the way, and was to put the new one in its place."""
+    left = tmp_path / ".store.writing-1"
+    (left / "old").mkdir(parents=True)
+    (left / "old" / "a").write_text("old")
+    (tmp_path / ".a.writing-1").write_text("as earlier versions wrote")
+    running = tmp_path / ".store.writing-2"
+    running.mkdir()
+    handle = os.open(running, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    with pytest.raises(SconesError, match="exists already"), new_folder(tmp_path / "store", KIND):
+        pytest.fail("the old folder is back, and is not to be overwritten")
+    write_file(tmp_path / "a", "new")
+    assert contents(tmp_path) == {**OLD, "a": "new", ".store.writing-2": "/"}
+    os.close(handle)
 
 
 def test_a_file_is_replaced_in_one_step(tmp_path: Path) -> None:

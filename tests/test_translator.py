@@ -12,6 +12,7 @@ import pytest
 
 import scones
 from scones import SconesError, Translation, Translator
+from scones.files import read_json, write_json
 from scones.search.frontier import ExactOptions
 from scones.translator import ExactTranslations
 
@@ -181,6 +182,11 @@ def test_load_refuses_what_it_cannot_use(tiny_model: Path, tmp_path: Path) -> No
         scones.load(tiny_model, device="abacus")
     model = Path(shutil.copytree(tiny_model, tmp_path / "model"))
     Subwords.train(["the pieces of another vocabulary"] * 3, 277).save(model / "subwords.model")
+    with pytest.raises(SconesError, match=r"subwords.model is damaged: it is not the model's voc"):
+        scones.load(model, "cpu")
+    config = read_json(model / "config.json")
+    del config["scones"]["digests"]  # earlier versions wrote none
+    write_json(model / "config.json", config)
     with pytest.raises(SconesError, match=r"subwords.model has 277 pieces and .* says 500"):
         scones.load(model, "cpu")
 

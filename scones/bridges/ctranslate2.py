@@ -28,10 +28,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from scones.cache import check_digests
 from scones.errors import SconesError, optional_import
-from scones.files import file_digest, new_folder, read_json, write_file, write_json
+from scones.files import FolderKind, file_digest, new_folder, read_json, write_file, write_json
 from scones.model.config import ModelConfig
-from scones.model.folder import SUBWORDS, FolderConfig, ModelFolder, read_facts
+from scones.model.folder import SUBWORDS, FolderConfig, ModelFolder
 from scones.model.transformer import Attention, DecoderLayer, EncoderLayer, Transformer
 from scones.options import from_section
 from scones.outputs import OutputLayer, output_layer
@@ -50,6 +51,7 @@ from scones.text.subwords import Subwords
 ENGINE = "ctranslate2"
 QUANTIZATIONS = ("float32", "int8", "float16", "bfloat16")
 _FILES = ("model.bin", "shared_vocabulary.json", SUBWORDS)
+KIND = FolderKind("an export for CTranslate2", "config.json", (*_FILES, "README.md"))
 
 
 @dataclass(frozen=True)
@@ -81,11 +83,10 @@ def export(
         raise SconesError(f"The quantisation '{quantization}' is not known; there are {known}.")
     config, target = FolderConfig.read(source), Path(target)
     source = config.folder
-    if overwrite and target.exists() and not _is_export(target):
-        raise SconesError(f"{target} is not an export, so it is not overwritten; choose another.")
+    KIND.check(target, overwrite)
     if config.facts.is_export:
         raise SconesError(f"{source} is an export itself; export the model folder it came from.")
-    with new_folder(target, overwrite=overwrite) as hidden:
+    with new_folder(target, KIND, overwrite=overwrite) as hidden:
         folder = ModelFolder.load(config)
         convert(folder, hidden, quantization)
         sources = _sources(folder, sentences)
@@ -112,14 +113,9 @@ def export(
     return Exported(target, quantization, size, result)
 
 
-def _is_export(folder: Path) -> bool:
-    try:
-        return read_facts(folder).is_export
-    except SconesError:  # no model of ours at all
-        return False
-
-
-def open_export(config: FolderConfig) -> tuple[ModelFolder, CTranslate2Searcher]:
+def open_export(
+    config: FolderConfig, verify: bool = False
+) -> tuple[ModelFolder, CTranslate2Searcher]:
     """Open an export: what a model folder tells, and a searcher in place of the weights.
 
     The model of that folder is a shape without weights (PyTorch's device "meta").
@@ -132,12 +128,10 @@ def open_export(config: FolderConfig) -> tuple[ModelFolder, CTranslate2Searcher]
         if not isinstance(facts.output, dict) or not facts.source_language:
             raise ValueError  # what the layer says is checked where it is made
         sizes = from_section(ModelConfig, facts.others["model"], f"{config.path} is damaged")
-        digests = {name: facts.others["digests"][name] for name in _FILES}
+        digests = {name: config.digests[name] for name in _FILES}
     except (KeyError, TypeError, ValueError, AttributeError):
         raise SconesError(f"{config.path} is damaged; export the model again.") from None
-    for name, digest in digests.items():
-        if file_digest(folder / name) != digest:
-            raise SconesError(f"{folder / name} is damaged; export the model again.")
+    check_digests(folder, digests, "export the model again", verify)
     with torch.device("meta"):
         shape = Transformer(sizes).eval()
     opened = ModelFolder(shape, (folder / SUBWORDS).read_bytes(), facts)

@@ -15,6 +15,7 @@ from scones.cli.flags import (
     ReferencesFlag,
     TranslatingFlags,
     answer,
+    check_publishable,
     named_paths,
     progress,
     publish,
@@ -73,11 +74,13 @@ def compare(options: Compare) -> None:
     """
     from scones.analysis.compare import compare as compare_models
     from scones.analysis.compare import read_judged
-    from scones.files import write_json
+    from scones.files import check_result, write_json
 
     output = options.output
     if output and not output.parent.is_dir():
         raise SconesError(f"{output.parent} is not a folder, so {output.name} cannot go there.")
+    if output:
+        check_result(output, "systems")
     if options.judged_dev and not options.judged:
         raise SconesError("--judged-dev chooses thresholds for --judged; give both.")
     sources, *references = options.texts()
@@ -180,6 +183,7 @@ def analyze(options: Analyze) -> None:
     from scones.analysis.figures import draw
     from scones.analysis.tables import markdown
 
+    check_publishable(options.output / "analysis", "systems")
     sources, *references = options.texts()
     with progress("sentences") as show:
         result = Analyzer(

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from scones.cli.flags import DosFlag, JsonFlag, OverwriteFlag, answer
+from scones.cli.flags import DosFlag, JsonFlag, OverwriteFlag, VerifyFlag, answer
 from scones.errors import SconesError
 from scones.options import argument, option
 
@@ -108,7 +108,7 @@ def _as_folder(options: Export) -> tuple[Any, str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MakeShortlist(OverwriteFlag, JsonFlag):
+class MakeShortlist(OverwriteFlag, VerifyFlag, JsonFlag):
     """What `scones shortlist` takes."""
 
     store: Path = argument("A store of scones prepare.", "STORE")
@@ -130,14 +130,17 @@ def shortlist(options: MakeShortlist) -> None:
         scones shortlist data/de-en short.list --per-token 50 --frequent 300
         scones translate runs/de-en --shortlist data/de-en.shortlist < input.de
     """
-    from scones.search.shortlist import Shortlist
+    from scones.files import check_file
+    from scones.search.shortlist import Shortlist, is_shortlist
     from scones.text.store import TokenStore
 
     out = options.out
     if out.is_dir():
         raise SconesError(f"{out} is a folder; name a file in it.")
-    options.check_new(out)
-    store = TokenStore.open(options.store)
+    if out.is_file() and not options.overwrite:
+        raise SconesError(f"{out} exists already; choose another name or pass --overwrite.")
+    check_file(out, "a shortlist", is_shortlist)
+    store = TokenStore.open(options.store, options.verify)
     made = Shortlist.make(store, options.per_token, options.frequent, options.pairs)
     out.parent.mkdir(parents=True, exist_ok=True)
     made.save(out)

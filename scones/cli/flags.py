@@ -49,12 +49,23 @@ class DosFlag:
 
 @dataclass(frozen=True, kw_only=True)
 class OverwriteFlag:
-    overwrite: bool = option(False, "Replace what is there.", flags=("--overwrite",), shared=True)
+    overwrite: bool = option(
+        False,
+        "Replace what is there, if it is such a thing and holds nothing else.",
+        flags=("--overwrite",),
+        shared=True,
+    )
 
-    def check_new(self, path: Path) -> None:
-        """Refuse a path that exists before the work, which takes long; saving checks again."""
-        if path.exists() and not self.overwrite:
-            raise SconesError(f"{path} exists already; choose another name or pass --overwrite.")
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyFlag:
+    verify: bool = option(
+        False,
+        "Compare every byte with its digest, also of files that were compared before and have not "
+        "changed since.",
+        flags=("--verify",),
+        shared=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,6 +242,15 @@ def _lines(unit: str) -> Show:
 
 def _so_far(task: str, done: int, total: int | None, unit: str) -> str:
     return f"{task}: {done:,} of {total:,} {unit}" if total else f"{task}: {done:,} {unit}"
+
+
+def check_publishable(stem: Path, key: str) -> None:
+    """Refuse a place where `publish` would replace somebody else's files, before the work."""
+    from scones.files import check_file, check_result
+
+    check_result(stem.with_suffix(".json"), key)
+    earlier = stem.with_suffix(".json").exists()
+    check_file(stem.with_suffix(".md"), "a result of this command", lambda _: earlier)
 
 
 def publish(

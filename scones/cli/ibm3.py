@@ -16,6 +16,7 @@ from scones.cli.flags import (
     JsonFlag,
     OverwriteFlag,
     answer,
+    check_publishable,
     progress,
     publish,
     table,
@@ -86,8 +87,9 @@ def fit(options: Fit) -> None:
         scones ibm3 fit de-en.ibm3 --store data/de-en --pairs 500000 --ibm3 10
     """
     from scones.ibm3.fitting import fit as fit_model
+    from scones.ibm3.parameters import KIND
 
-    options.check_new(options.model)
+    KIND.check(options.model, options.overwrite)  # before the work, which takes long
     corpus = _corpus(options)
     with progress("done") as show:
 
@@ -130,9 +132,10 @@ def import_tables(options: Import) -> None:
             --target-vocabulary en.vcb --subwords subwords.model
     """
     from scones.ibm3.giza import import_tables as read_tables
+    from scones.ibm3.parameters import KIND
     from scones.text.subwords import Subwords
 
-    options.check_new(options.model)
+    KIND.check(options.model, options.overwrite)
     parameters, counts = read_tables(
         options.prefix,
         options.source_vocabulary,
@@ -221,7 +224,7 @@ def sample(options: Sample) -> None:
         scones ibm3 sample de-en.ibm3 --temperature 0.5 < input.de > output.en
         scones ibm3 sample de-en.ibm3 -T 0.3 --store data/de-en --output data/new
     """
-    from scones.files import write_json
+    from scones.files import check_result, write_json
     from scones.ibm3.parameters import Parameters
     from scones.ibm3.sampling import Sampler, sample_store
 
@@ -230,6 +233,8 @@ def sample(options: Sample) -> None:
         raise SconesError("--store and --output belong together; give both or neither.")
     if store is None and (options.overwrite or options.pairs is not None):
         raise SconesError("--pairs and --overwrite are for a store; give --store and --output.")
+    if options.report is not None:
+        check_result(options.report, "splits")
     parameters = Parameters.load(options.model)
     sampler = Sampler(parameters, options.temperature, **asdict(options.sampling))
     if store is None or output is None:
@@ -318,6 +323,7 @@ def measure(options: Measure) -> None:
     from scones.ibm3.parameters import Parameters
 
     measuring, output = options.measuring, options.output
+    check_publishable(output / "ambiguity", "rows")
     parameters = Parameters.load(options.model)
     measured = measure_over(
         parameters,

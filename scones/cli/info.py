@@ -10,14 +10,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scones.cli.flags import JsonFlag, answer
+from scones.cli.flags import JsonFlag, VerifyFlag, answer
 from scones.errors import SconesError
 from scones.files import read_json
 from scones.options import argument
 
 
 @dataclass(frozen=True, kw_only=True)
-class Info(JsonFlag):
+class Info(VerifyFlag, JsonFlag):
     """What `scones info` takes."""
 
     folder: Path = argument("A model folder or a pocket model's name, a run or a store.", "MODEL")
@@ -34,24 +34,24 @@ def info(options: Info) -> None:
         scones info pocket-de-en
         scones info store --json
     """
-    facts = _facts(options.folder)
+    facts = _facts(options.folder, options.verify)
     rows = list(_rows(facts))
     width = max(len(name) for name, _ in rows) + 2
     lines = [f"{name:{width}}{value}".rstrip() for name, value in rows]
     answer(options.as_json, facts, *lines)
 
 
-def _facts(folder: Path) -> dict[str, Any]:
+def _facts(folder: Path, verify: bool) -> dict[str, Any]:
     from scones.model.folder import find_model
 
     folder = find_model(folder)
     is_run = (folder / "training" / "run.json").is_file()
     if (folder / "store.json").is_file():
-        facts = _store(folder)
+        facts = _store(folder, verify)
     elif is_run and not (folder / "config.json").exists():
         facts = _begun(folder)
     else:
-        facts = _model(folder)
+        facts = _model(folder, verify)
     if is_run:
         facts["training"] = _training(folder)
     paths = [path for path in sorted(folder.iterdir()) if path.is_file()]
@@ -60,13 +60,13 @@ def _facts(folder: Path) -> dict[str, Any]:
     return facts
 
 
-def _model(folder: Path) -> dict[str, Any]:
+def _model(folder: Path, verify: bool) -> dict[str, Any]:
     from scones.model.folder import FolderConfig
     from scones.translator import load
 
     config = FolderConfig.read(folder)
     ours = config.facts.to_json(config.storage)
-    model = load(folder, "cpu").model  # the only way to say that it is whole
+    model = load(folder, "cpu", verify=verify).model  # the only way to say that it is whole
     told = ("format", "source_language", "target_language", "model", "limits")
     return {
         "kind": "export" if config.facts.is_export else "model",
@@ -127,10 +127,10 @@ def _log(path: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def _store(folder: Path) -> dict[str, Any]:
+def _store(folder: Path, verify: bool) -> dict[str, Any]:
     from scones.text.store import TokenStore
 
-    store = TokenStore.open(folder)  # refuses a damaged one
+    store = TokenStore.open(folder, verify)  # refuses a damaged one
     written = read_json(folder / "store.json")
     report = store.report if (folder / "report.json").is_file() else {}
     return {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from scones.cli.flags import DeviceFlag, DosFlag, JsonFlag, TranslatingFlags, finite
+from scones.cli.flags import DeviceFlag, DosFlag, JsonFlag, TranslatingFlags, VerifyFlag, finite
 from scones.errors import SconesError
 from scones.options import argument, option
 from scones.search.options import SearchFlags
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Translate(TranslatingFlags, SearchFlags, JsonFlag):
+class Translate(TranslatingFlags, SearchFlags, VerifyFlag, JsonFlag):
     """What `scones translate` takes."""
 
     model: Path = argument("A model folder, an export, or a pocket model's name.", "MODEL")
@@ -64,7 +64,12 @@ def translate(options: Translate) -> None:
         raise SconesError("Exact search ranks by probability; leave out --length-penalty.")
     with connected("What was not written yet is not translated; start again.") as processes:
         translator = load(
-            options.model, options.device, options.precision, options.engine, options.shortlist
+            options.model,
+            options.device,
+            options.precision,
+            options.engine,
+            options.shortlist,
+            options.verify,
         )
         with translator.shared(processes) as reads_and_writes:
             if reads_and_writes:
@@ -157,7 +162,7 @@ def _facts(found: Translation) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Score(DeviceFlag, DosFlag, JsonFlag):
+class Score(DeviceFlag, DosFlag, VerifyFlag, JsonFlag):
     """What `scones score` takes."""
 
     model: Path = argument("A model folder, or a pocket model's name.", "MODEL")
@@ -180,7 +185,7 @@ def score(options: Score) -> None:
 
     sources, targets = read_aligned([options.source, options.target], dos=options.dos)
     pairs = list(zip(sources, targets, strict=True))
-    translator = load(options.model, options.device)
+    translator = load(options.model, options.device, verify=options.verify)
     for terms in translator.score_tokens(pairs, options.max_tokens):
         log_prob = math.fsum(terms)
         if options.as_json:

@@ -30,12 +30,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scones.cache import check_digests
 from scones.errors import SconesError
-from scones.files import damaged, new_folder, read_json, read_lines, write_file, write_json
+from scones.files import (
+    FolderKind,
+    damaged,
+    file_digest,
+    new_folder,
+    read_json,
+    read_lines,
+    regular,
+    write_file,
+    write_json,
+)
 from scones.ibm3.options import Cut
 from scones.text.subwords import Subwords
 
 FORMAT = 1
+KIND = FolderKind(
+    "an IBM Model 3", "ibm3.json", ("*.npy", "source.txt", "target.txt", "subwords.model")
+)
 ANY = 0
 """The source length of a table that holds for all source lengths."""
 
@@ -172,13 +186,14 @@ class Parameters:
             "target_words": len(self.target_words),
             "facts": self.facts,
         }
-        with new_folder(folder, overwrite=overwrite) as new:
+        with new_folder(Path(folder), KIND, overwrite=overwrite) as new:
             for name, array in arrays.items():
                 np.save(new / f"{name}.npy", array, allow_pickle=False)
             for name, words in (("source", self.source_words), ("target", self.target_words)):
                 write_file(new / f"{name}.txt", "".join(f"{word}\n" for word in words))
             if self.subwords:
                 self.subwords.save(new / "subwords.model")
+            facts["digests"] = {path.name: file_digest(path) for path in sorted(new.iterdir())}
             write_json(new / "ibm3.json", facts)
 
     @classmethod
@@ -197,6 +212,9 @@ class Parameters:
                     f"{folder} is an IBM Model 3 of format {facts['format']}, and this version of "
                     f"scones reads format {FORMAT}; make it again."
                 )
+            digests = facts.get("digests", {})  # those that earlier versions made have none
+            names = [path.name for path in folder.iterdir() if path.name in digests]
+            check_digests(folder, {name: digests[name] for name in names}, _REMEDY)
             t, d = (
                 [_array(folder, f"{table}.{part}") for part in parts]
                 for table, parts in _ARRAYS.items()
@@ -212,7 +230,7 @@ class Parameters:
                 Subwords.load(subwords) if subwords.exists() else None,
                 facts["facts"],
             )
-        except (KeyError, TypeError, IndexError, ValueError):
+        except (KeyError, TypeError, IndexError, ValueError, AttributeError):
             raise _damaged(folder / "ibm3.json", "an entry is missing or wrong") from None
 
 
@@ -220,9 +238,7 @@ def _array(folder: Path, name: str) -> NDArray[Any]:
     path = folder / f"{name}.npy"
     try:
         # A plain array over the map: indexing a np.memmap costs several times as much.
-        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except FileNotFoundError:
-        raise _damaged(path, "the file is missing") from None
+        return np.asarray(np.load(regular(path), mmap_mode="r", allow_pickle=False))
     except (ValueError, EOFError, OSError):
         raise _damaged(path, "it is no array") from None
 

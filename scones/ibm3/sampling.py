@@ -55,6 +55,7 @@ from scones.errors import SconesError, optional_import
 from scones.files import new_folder, versions, write_json
 from scones.ibm3.options import MAX_LENGTH, SampleOptions
 from scones.ibm3.parameters import Parameters
+from scones.text.store import KIND as STORE
 from scones.text.store import (
     FlatSentences,
     ParallelTokens,
@@ -391,7 +392,7 @@ def sample_store(
     train, dev = opened.split("train"), opened.dev_texts
     languages = opened.source_language, opened.target_language
     with (
-        new_folder(output, overwrite=overwrite) as folder,
+        new_folder(output, STORE, overwrite=overwrite) as folder,
         StoreWriter(folder, opened.subwords, *languages) as writer,
     ):
         for _, sources, targets in _sampled(sampler, train, 0, pairs, counts["train"]):

@@ -9,7 +9,10 @@ from typing import Any, Literal
 from scones.errors import SconesError
 from scones.options import REQUIRED, option, out_of_bounds
 
-_count = partial(option, least=1, most=2**31 - 1)
+_count = partial(option, least=1, most=2**24)
+_layers = partial(option, least=1, most=1000)
+# A table with a row for each is computed whenever a model is opened.
+_positions = partial(option, least=1, most=2**16)
 _dropout = partial(option, least=0, below=1)
 
 
@@ -18,15 +21,15 @@ class ModelConfig:
     """Everything that decides the shape of a Transformer, vocabulary included."""
 
     vocabulary: int = _count(REQUIRED, "")
-    encoder_layers: int = _count(REQUIRED, "")
-    decoder_layers: int = _count(REQUIRED, "")
+    encoder_layers: int = _layers(REQUIRED, "")
+    decoder_layers: int = _layers(REQUIRED, "")
     size: int = _count(REQUIRED, "")
     heads: int = _count(REQUIRED, "")
     feed_forward: int = _count(REQUIRED, "")
     dropout: float = _dropout(REQUIRED, "")
     attention_dropout: float = _dropout(REQUIRED, "")
     tied_embeddings: bool = True
-    max_length: int = _count(1024, "")
+    max_length: int = _positions(1024, "")
 
     def __post_init__(self) -> None:
         problems = out_of_bounds(self)
@@ -59,16 +62,16 @@ class ModelOptions:
     preset: Literal["tiny", "small", "paper"] = option(
         "small", "sizes to start from; paper: those of its Table 1", group="Model"
     )
-    layers: int | None = _count(None, "layers of the encoder and of the decoder")
-    encoder_layers: int | None = _count(None, "layers of the encoder alone")
-    decoder_layers: int | None = _count(None, "layers of the decoder alone")
+    layers: int | None = _layers(None, "layers of the encoder and of the decoder")
+    encoder_layers: int | None = _layers(None, "layers of the encoder alone")
+    decoder_layers: int | None = _layers(None, "layers of the decoder alone")
     size: int | None = _count(None, "model (embedding) size")
     heads: int | None = _count(None, "attention heads")
     feed_forward: int | None = _count(None, "size of the feed-forward layers")
     dropout: float = _dropout(0.1, "dropout on embeddings and on what each block adds")
     attention_dropout: float = _dropout(0.1, "dropout on attention weights")
     tied_embeddings: bool = option(True, "one matrix for source, target and output")
-    max_length: int = _count(1024, "longest sentence in pieces, either side")
+    max_length: int = _positions(1024, "longest sentence in pieces, either side")
 
     def build(self, vocabulary: int) -> ModelConfig:
         """Resolve the preset and the changes to it into the full configuration."""

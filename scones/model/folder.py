@@ -18,8 +18,10 @@ Weights are only ever read from safetensors: a model from a stranger cannot run 
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,8 +30,19 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from scones.cache import check_digests
 from scones.errors import SconesError
-from scones.files import damaged, new_folder, read_json, write_file, write_json, write_tensors
+from scones.files import (
+    FolderKind,
+    damaged,
+    file_digest,
+    new_folder,
+    read_json,
+    regular,
+    write_file,
+    write_json,
+    write_tensors,
+)
 from scones.model.card import model_card
 from scones.model.config import ModelConfig
 from scones.model.tokenizer import NoTokenizerError, tokenizer_files
@@ -44,6 +57,21 @@ SUBWORDS = "subwords.model"
 POCKET = Path(__file__).parents[1] / "pocket"
 # Another name for int8, so that nobody who knows only floats takes the bytes for weights.
 _WEIGHTS = {"float32": "model.safetensors", "int8": "model.int8.safetensors"}
+KIND = FolderKind(
+    "a model folder",
+    "config.json",
+    (
+        *_WEIGHTS.values(),
+        SUBWORDS,
+        "generation_config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "README.md",
+    ),
+)
+_REMEDY = (
+    "get the model again or, if you changed it yourself, remove the digests from its config.json"
+)
 
 
 @dataclass(frozen=True)
@@ -86,7 +114,7 @@ class ModelFacts:
         """Take the section as it is; `ModelFolder.load` checks what it cannot do without."""
         known = {one.name for one in fields(cls)} - {"others"}
         said: dict[str, Any] = {name: section.get(name) for name in known}
-        apart = {*known, "format", "storage"}
+        apart = {*known, "format", "storage", "digests"}
         others = {name: value for name, value in section.items() if name not in apart}
         return cls(**said, others=others)
 
@@ -136,6 +164,8 @@ class FolderConfig:
     pegasus: dict[str, Any]
     storage: str
     facts: ModelFacts
+    digests: dict[str, str]
+    """SHA-256 of files by their names, and of "sizes"; earlier versions wrote none."""
 
     @classmethod
     def read(cls, name: str | Path) -> FolderConfig:
@@ -159,7 +189,11 @@ class FolderConfig:
                 f"{folder} has format {ours.get('format')!r}, and this version of scones "
                 f"reads format {FORMAT}; use the version of scones that wrote it."
             )
-        return cls(folder, config, ours.get("storage", "float32"), ModelFacts.from_json(ours))
+        digests = ours.get("digests", {})
+        if not isinstance(digests, dict):
+            raise damaged(folder / "config.json", "its digests are none")
+        storage = ours.get("storage", "float32")
+        return cls(folder, config, storage, ModelFacts.from_json(ours), digests)
 
     @property
     def path(self) -> Path:
@@ -175,11 +209,28 @@ class FolderConfig:
         return self.folder / _WEIGHTS[self.storage]
 
     def sizes(self) -> ModelConfig:
+        """The sizes, after a look at all that would change what the model computes."""
         try:
             sizes = {name: self.pegasus[their] for name, their in _SIZES.items()}
         except KeyError as missing:
             raise damaged(self.path, f"{missing} is missing") from None
-        return from_section(ModelConfig, sizes, f"{self.path} is damaged")
+        config = from_section(ModelConfig, sizes, f"{self.path} is damaged")
+        for name, value in pegasus_config(config).items():
+            if name not in _FREE and self.pegasus.get(name, value) != value:
+                raise damaged(
+                    self.path, f"it says {name} {self.pegasus[name]!r} where {value!r} is due"
+                )
+        if self.digests.get("sizes") not in (None, _digest_of(config)):
+            raise damaged(self.path, "its sizes are not those that were written there", _REMEDY)
+        return config
+
+    def verify(self, subwords: bytes, force: bool = False) -> None:
+        """Compare the vocabulary and, unless it was done before, the weights with their digests."""
+        vocabulary = self.digests.get(SUBWORDS, self.facts.vocabulary_digest)
+        if vocabulary not in (None, hashlib.sha256(subwords).hexdigest()):
+            raise damaged(self.folder / SUBWORDS, "it is not the model's vocabulary", _REMEDY)
+        if digest := self.digests.get(self.weights.name):
+            check_digests(self.folder, {self.weights.name: digest}, _REMEDY, force)
 
 
 def read_facts(name: str | Path) -> ModelFacts:
@@ -198,32 +249,35 @@ class ModelFolder:
 
     @classmethod
     def load(
-        cls, folder: str | Path | FolderConfig, device: torch.device | str = "cpu"
+        cls,
+        folder: str | Path | FolderConfig,
+        device: torch.device | str = "cpu",
+        verify: bool = False,
     ) -> ModelFolder:
-        """Read a model folder, or a pocket model by its name; a damaged one is refused."""
+        """Read a model folder, or a pocket model by its name; a damaged one is refused.
+
+        Weights are compared with their digest once, and again only when their file has changed,
+        or where `verify` asks for it.
+        """
         config = folder if isinstance(folder, FolderConfig) else FolderConfig.read(folder)
         sizes, facts = config.sizes(), config.facts
         languages = facts.source_language, facts.target_language
         if not isinstance(facts.output, dict) or not all(isinstance(one, str) for one in languages):
             raise damaged(config.path, "the output layer or a language is missing")
-        path = config.folder / SUBWORDS
-        try:
-            subwords = path.read_bytes()
-        except OSError as problem:
-            raise SconesError(
-                f"{path} cannot be read ({problem.strerror}); the model is incomplete."
-            ) from None
+        subwords = regular(config.folder / SUBWORDS).read_bytes()
+        config.verify(subwords, verify)
         model = _load_weights(sizes, config.weights)
         return cls(model.to(device).eval(), subwords, facts)
 
     def save(self, folder: Path, *, overwrite: bool = False, storage: Storage = "float32") -> None:
         """Write the folder in one step: it is there whole or not at all."""
-        with new_folder(Path(folder), overwrite=overwrite) as hidden:
+        with new_folder(Path(folder), KIND, overwrite=overwrite) as hidden:
             self.write_into(hidden, storage)
 
     def write_into(self, folder: Path, storage: Storage = "float32") -> None:
         """Write the folder's files, each in one step, into a folder that exists."""
         sizes, no_tokenizer = self.model.config, None
+        _withdraw_digests(folder)
         if storage == "int8":
             write_tensors(folder / _WEIGHTS[storage], to_int8(named_weights(self.model)))
         else:
@@ -234,7 +288,10 @@ class ModelFolder:
         write_file(folder / SUBWORDS, self.subwords)
         card = model_card(self.facts, sizes, small=storage == "int8", no_tokenizer=no_tokenizer)
         write_file(folder / "README.md", card)
-        config = pegasus_config(sizes) | {"scones": self.facts.to_json(storage)}
+        digests = {name: file_digest(folder / name) for name in (_WEIGHTS[storage], SUBWORDS)}
+        digests["sizes"] = _digest_of(sizes)
+        ours = self.facts.to_json(storage) | {"digests": digests}
+        config = pegasus_config(sizes) | {"scones": ours}
         write_json(folder / "config.json", config)  # last: with it the folder is whole
 
     def _write_tokenizer(self, folder: Path) -> str | None:
@@ -248,11 +305,27 @@ class ModelFolder:
         return None
 
 
+def _withdraw_digests(folder: Path) -> None:
+    """Let a run's model promise nothing of its files while they are replaced one by one.
+
+    A process that is killed meanwhile leaves new weights beside an old config.json, which is no
+    damage.
+    """
+    if (folder / "config.json").exists():
+        config = FolderConfig.read(folder).pegasus
+        config["scones"].pop("digests", None)
+        write_json(folder / "config.json", config)
+
+
+def _digest_of(sizes: ModelConfig) -> str:
+    # Dropout is for training, and may be changed.
+    decisive = {name: value for name, value in asdict(sizes).items() if "dropout" not in name}
+    return hashlib.sha256(json.dumps(decisive).encode()).hexdigest()
+
+
 def _load_weights(config: ModelConfig, path: Path) -> Transformer:
     try:
-        tensors = load_file(path)
-    except FileNotFoundError:
-        raise SconesError(f"{path} does not exist; the model is incomplete.") from None
+        tensors = load_file(regular(path))
     except (SafetensorError, OSError) as problem:
         raise damaged(path, problem) from None
     if path.name == _WEIGHTS["int8"]:
@@ -290,8 +363,9 @@ def store_again(
     `metadata` is for the model card (`scones.model.card.check_metadata`).
     """
     config, target = FolderConfig.read(source), Path(target)
-    if target.exists() and overwrite:
-        _check_replaceable(config.folder, target)
+    KIND.check(target, overwrite)
+    if target.exists() and target.samefile(config.folder):
+        raise SconesError(f"{target} is the model itself; choose another name.")
     if config.facts.is_export:
         raise SconesError(
             f"{config.folder} is an export itself; export the model folder it came from."
@@ -310,18 +384,6 @@ def store_again(
         sum(path.stat().st_size for path in target.iterdir()),
         max(errors),
     )
-
-
-def _check_replaceable(source: Path, target: Path) -> None:
-    """Refuse to replace what somebody may still need: the model itself, a run, any other folder."""
-    try:
-        FolderConfig.read(target)
-    except SconesError:
-        raise SconesError(
-            f"{target} is not a model, so it is not overwritten; choose another name."
-        ) from None
-    if target.samefile(source) or (target / "training").exists():
-        raise SconesError(f"{target} is the model itself or a training run; choose another name.")
 
 
 # A model as transformers' Pegasus class knows it: its names for the weights and for the sizes.
@@ -419,6 +481,8 @@ _SIZES = {
     "tied_embeddings": "tie_word_embeddings",
     "max_length": "max_position_embeddings",
 }
+# What may differ from `pegasus_config`: it changes nothing here.
+_FREE = ("architectures", "activation_dropout", "use_cache", "dtype")
 
 
 def pegasus_config(config: ModelConfig) -> dict[str, Any]:

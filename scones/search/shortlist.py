@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from scones.errors import SconesError
-from scones.files import write_file
+from scones.files import regular, write_file
 from scones.model.decoder import JoinedState
 from scones.model.transformer import PrepackedLinear, Transformer
 from scones.text import END
@@ -213,19 +213,21 @@ class Shortlist:
     def load(cls, path: Path, subwords: bytes) -> Shortlist:
         """Read a file that `save` wrote, for a model with this SentencePiece model."""
         path = Path(path)
-        try:
-            with safe_open(path, framework="numpy") as file:
-                facts = file.metadata() or {}
-                offsets, tokens = file.get_tensor("offsets"), file.get_tensor("tokens")
-        except FileNotFoundError:
+        if not path.exists():
             raise SconesError(
                 f"The shortlist {path} does not exist; make one with `scones shortlist`."
-            ) from None
-        except (SafetensorError, OSError):  # the latter for a folder
+            )
+        if not is_shortlist(path):
+            raise _no_shortlist(path)
+        try:
+            with safe_open(path, framework="numpy") as file:
+                facts = file.metadata()
+                offsets, tokens = file.get_tensor("offsets"), file.get_tensor("tokens")
+        except SafetensorError:
             raise _no_shortlist(path) from None
         # Lists begin and end inside the tokens, and tokens are inside the vocabulary.
         ordered = offsets[0] == 0 and (np.diff(offsets) >= 0).all() and offsets[-1] == len(tokens)
-        if facts.get("format") != _FORMAT or not ordered or tokens.max() >= len(offsets) - 1:
+        if not ordered or tokens.max() >= len(offsets) - 1:
             raise _no_shortlist(path)
         if facts.get("vocabulary_digest") != hashlib.sha256(subwords).hexdigest():
             raise SconesError(
@@ -351,6 +353,15 @@ def _most_frequent(sentences: Sentences, vocabulary: int, count: int) -> NDArray
         chunk = np.arange(begin, min(begin + 100_000, len(sentences)))
         occurrences += np.bincount(sentences.gather(chunk)[0], minlength=vocabulary)
     return np.argsort(-occurrences, kind="stable")[: min(count, np.count_nonzero(occurrences))]
+
+
+def is_shortlist(path: Path) -> bool:
+    """Whether a file says of itself that it is one."""
+    try:
+        with safe_open(regular(path), framework="numpy") as file:
+            return (file.metadata() or {}).get("format") == _FORMAT
+    except (SconesError, SafetensorError, OSError):
+        return False
 
 
 def _no_shortlist(path: Path) -> SconesError:

@@ -30,7 +30,7 @@ from scones.text.cleaning import (
 )
 from scones.text.reading import pairs, read_aligned, read_texts
 from scones.text.report import TOO_MANY_PIECES, Corpus, PrepareReport, Stage
-from scones.text.store import StoreWriter, check_replaceable
+from scones.text.store import KIND, StoreWriter
 from scones.text.subwords import Subwords
 from scones.text.workers import ordered_map, run_apart, usable_cores
 
@@ -63,11 +63,11 @@ def prepare(
     for corpus, times in zip(corpora, config.times, strict=False):
         corpus.times = times
     _check_beginnings(corpora, config.dos)
-    check_replaceable(folder, config.overwrite)
+    KIND.check(folder, config.overwrite)
     options = json.loads(json.dumps(asdict(config), default=str))  # paths become strings
     report = PrepareReport(config.source_language, config.target_language, corpora, options)
     try:
-        with new_folder(folder, overwrite=config.overwrite) as hidden:
+        with new_folder(folder, KIND, overwrite=config.overwrite) as hidden:
             _Preparation(config, report, hidden, progress).run()
     except OSError as problem:
         if problem.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -29,11 +29,31 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from scones.cache import once_a_state
 from scones.errors import SconesError
-from scones.files import damaged, file_digest, new_folder, read_json, read_lines, write_json
+from scones.files import (
+    FolderKind,
+    damaged,
+    file_digest,
+    new_folder,
+    read_json,
+    read_lines,
+    regular,
+    write_json,
+)
 from scones.text.subwords import Subwords
 
 FORMAT = 1
+KIND = FolderKind(
+    "a store",
+    "store.json",
+    (
+        "report.json",
+        "subwords.model",
+        *(f"*.{side}.{part}" for side in ("source", "target") for part in ("tokens", "offsets")),
+        "dev.*.txt",
+    ),
+)
 SIDES = ("source", "target")
 OFFSET_TYPE = np.dtype("<u8")
 
@@ -117,8 +137,12 @@ class TokenStore:
     It can be sent to another process: what travels is the path, and the store is opened there.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Open a store folder and check that its files have the sizes that store.json names."""
+    def __init__(self, path: Path, verify: bool = False) -> None:
+        """Open a store folder; one whose files are not what store.json says is refused.
+
+        Every byte is compared with the digest once, and again only when a file has changed, or
+        where `verify` asks for it.
+        """
         self.path = Path(path)
         self._facts = _read_facts(self.path)
         try:
@@ -135,10 +159,12 @@ class TokenStore:
             }
         except (KeyError, TypeError, AttributeError):
             raise _damaged(self.path / "store.json", "an entry is missing or wrong") from None
+        files = [self.path / name for name in data_files(self._splits)]
+        once_a_state(files, self.digest, self.verify, verify)
 
     @classmethod
-    def open(cls, path: Path) -> TokenStore:
-        return cls(path)
+    def open(cls, path: Path, verify: bool = False) -> TokenStore:
+        return cls(path, verify)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Memory maps would be copied whole.
@@ -314,10 +340,7 @@ def _open_split(
 
 
 def _map(path: Path, kind: np.dtype[Any], count: int) -> NDArray[Any]:
-    try:
-        size = path.stat().st_size
-    except FileNotFoundError:
-        raise _damaged(path, "the file is missing") from None
+    size = regular(path).stat().st_size
     if size != count * kind.itemsize:
         raise _damaged(path, f"it has {size:,} bytes where {count * kind.itemsize:,} are due")
     if count == 0:
@@ -343,12 +366,6 @@ def data_digest(folder: Path, names: Sequence[str]) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def check_replaceable(folder: Path, overwrite: bool) -> None:
-    """Refuse to overwrite a folder that is not a store: it may hold somebody's work."""
-    if overwrite and folder.exists() and not (folder / "store.json").exists():
-        raise SconesError(f"{folder} is not a store; --overwrite replaces nothing but a store.")
-
-
 _OTHER = {"source": "target", "target": "source"}
 
 
@@ -362,9 +379,9 @@ def reverse_store(store: Path, folder: Path, *, overwrite: bool = False) -> dict
     digest = TokenStore.open(store).digest
     if folder.resolve() == store.resolve():
         raise SconesError(f"{folder} cannot be its own reverse; give another name to the new one.")
-    check_replaceable(folder, overwrite)
+    KIND.check(folder, overwrite)
     facts: dict[str, Any] = _exchanged(read_json(store / "store.json"))
-    with new_folder(folder, overwrite=overwrite) as hidden:
+    with new_folder(folder, KIND, overwrite=overwrite) as hidden:
         names = data_files(facts["splits"])
         for name in names:
             _link(store / _exchanged_name(name), hidden / name)

@@ -24,6 +24,7 @@ from scones.bridges.ctranslate2 import (
     logit_difference,
     random_sources,
 )
+from scones.files import read_json, write_json
 from scones.model.folder import ModelFolder
 from scones.model.transformer import Transformer
 from scones.outputs import output_layer
@@ -292,7 +293,10 @@ def test_what_cannot_be_done_is_refused(tiny_model: Path, exports: Path, tmp_pat
 
 def test_only_an_export_is_overwritten(tiny_models: Path, tmp_path: Path) -> None:
     shutil.copytree(tiny_models / "scones", tmp_path / "model")
-    for overwrite, said in ((False, "exists already"), (True, "is not an export, so it is not")):
+    for overwrite, said in (
+        (False, "exists already"),
+        (True, "holds 'generation_config.json', whi"),
+    ):
         with pytest.raises(SconesError, match=said):
             export(tiny_models / "scones", tmp_path / "model", overwrite=overwrite)
     scones.load(tmp_path / "model", "cpu")
@@ -341,10 +345,10 @@ def unreadable(place: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (cut_short, r"model\.bin is damaged; export the model again\.$"),
-        (flip_a_bit, r"model\.bin is damaged; export"),
+        (cut_short, r"model\.bin is damaged: .*; export the model again\.$"),
+        (flip_a_bit, r"model\.bin is damaged: it is not what was written there; export"),
         (unreadable, r"CTranslate2 cannot open .*incomplete"),
-        (without("model.bin"), r"model\.bin does not exist; .* is incomplete"),
+        (without("model.bin"), r"model\.bin does not exist"),
         (without("subwords.model"), r"subwords\.model does not exist"),
         (facts(digests={}), r"config\.json is damaged; export the model again"),
         (facts(model={"size": 32}), r"config\.json is damaged: 'vocabulary' is missing"),
@@ -369,6 +373,9 @@ def test_a_model_of_another_vocabulary_cannot_be_exported(
     shutil.copytree(tiny_model, tmp_path / "model")
     other = Subwords.train((text for pair in tea_pairs for text in pair), 400)
     other.save(tmp_path / "model" / "subwords.model")
+    config = read_json(tmp_path / "model" / "config.json")
+    del config["scones"]["digests"]  # earlier versions wrote none
+    write_json(tmp_path / "model" / "config.json", config)
     with pytest.raises(SconesError, match=r"subwords\.model has 400 pieces and .* says 500"):
         export(tmp_path / "model", tmp_path / "export")
     assert [path.name for path in tmp_path.iterdir()] == ["model"]

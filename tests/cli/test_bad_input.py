@@ -93,7 +93,7 @@ WEIGHTS = "model.safetensors"
         ("info model", "config.json", b"{}", "not a SCONES model"),
         ("info model", "config.json", b"[" * 100_000, "config.json is damaged"),
         ("info store", "store.json", b"{", "store.json is damaged"),
-        ("translate model", WEIGHTS, None, f"{WEIGHTS} does not exist; .* is incomplete"),
+        ("translate model", WEIGHTS, None, f"{WEIGHTS} does not exist"),
         ("translate model", WEIGHTS, b"", f"{WEIGHTS} is damaged"),
         ("translate model", "subwords.model", b"pieces of cake", "subwords.model is damaged"),
         ("train store", "", None, "store is not a folder; make a store with `scones prepare"),
@@ -123,6 +123,44 @@ def test_what_is_damaged_is_refused(
         shutil.rmtree(folder)
     more = {"train": [tmp_path / "run", *TINY_RUN], "shortlist": [tmp_path / "list"]}.get(name, [])
     refused(name, folder, *more, stdin="Tee\n", said=said)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("ibm3 fit {mine} --source train.de --target train.en --overwrite", "not an IBM Model 3"),
+        (
+            "ibm3 import run {mine} --source-vocabulary a --target-vocabulary b --overwrite",
+            "not an",
+        ),
+        ("prepare {mine} -s de -t en --source train.de --target train.en --overwrite", "a store"),
+        ("export {model} {mine} --to pocket --overwrite", "not a model folder"),
+        ("export {model} {mine} --overwrite", "not an export"),
+        ("shortlist {store} {mine}/thesis.txt --overwrite", "exists and is not a shortlist"),
+        ("analyze {model} --source train.de -r train.en -o {mine}", "is not a result of this"),
+        (
+            "compare {model} {model2} --source train.de -r train.en --output {mine}/thesis.txt",
+            "is not a result of this command",
+        ),
+    ],
+)
+def test_nobodys_files_are_replaced(
+    corpus: Path,
+    tiny_models: Path,
+    tiny_store: Path,
+    refused: Refused,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    said: str,
+) -> None:
+    monkeypatch.chdir(corpus)
+    mine = corpus / "mine"
+    mine.mkdir()
+    for name in ("thesis.txt", "analysis.md"):
+        (mine / name).write_text("years of work")
+    models = {"model": tiny_models / "scones", "model2": tiny_models / "softmax"}
+    words = command.format(mine="mine", store=tiny_store, **models).split()
+    refused(*words, said=said)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -178,6 +179,23 @@ def test_sentences_of_training_and_development_have_numbers_of_their_own(
     assert scones("ibm3", "sample", model, *flags, "--pairs", "1", "--overwrite").code == 0
     less = TokenStore.open(tmp_path / "new")
     assert [ids.tolist() for ids in less.split("train").targets] == [found[0].tolist()]
+
+
+def test_sampling_replaces_nobodys_files(
+    model: Path, tiny_store: Path, tmp_path: Path, refused: Refused, scones: Scones
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (thesis := tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    flags = ("--store", tiny_store, "--output", tmp_path / "mine", "--overwrite")
+    refused("ibm3", "sample", model, *flags, said="mine is not a store, and --overwrite")
+    refused("ibm3", "sample", model, "--report", thesis, said="is not a result of this command")
+    thesis.unlink()
+    os.mkfifo(thesis)  # as a device: written to, and still there
+    reader = os.open(thesis, os.O_RDONLY | os.O_NONBLOCK)
+    assert scones("ibm3", "sample", model, "--report", thesis, stdin="Tee\n").code == 0
+    assert json.loads(os.read(reader, 100_000))["splits"]["text"]["sentences"] == 1
+    os.close(reader)
+    assert thesis.is_fifo()
 
 
 def test_measuring(model: Path, tiny_store: Path, tmp_path: Path, scones: Scones) -> None:

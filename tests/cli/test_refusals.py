@@ -68,7 +68,7 @@ COMMANDS = [
     (TRAIN.replace("{here}/run", "{here}"), "is not a training run"),
     (TRAIN + "--start-from nowhere", "model folder nowhere does not exist"),
     (TRAIN + f"--max-steps {HUGE}", f"--max-steps {HUGE} is too large a number"),
-    (TRAIN + "--max-length 99999999999", "--max-length must be at most 2,147,483,647, not 9"),
+    (TRAIN + "--max-length 99999999999", "--max-length must be at most 65,536, not 9"),
     #
     (
         EXPORT + "--quantization int3",

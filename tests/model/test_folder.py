@@ -10,14 +10,15 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from scones.errors import SconesError
+from scones.files import file_digest as digest
 from scones.files import read_json
 from scones.model.config import ModelConfig
 from scones.model.folder import ModelFacts, ModelFolder, Storage, read_facts
 from scones.model.transformer import Transformer
 
 
-def small_model(tied: bool = True) -> Transformer:
-    torch.manual_seed(3)
+def small_model(tied: bool = True, seed: int = 3) -> Transformer:
+    torch.manual_seed(seed)
     config = ModelConfig(50, 2, 3, 32, 4, 48, 0.1, 0.1, tied_embeddings=tied, max_length=64)
     model = Transformer(config)
     with torch.no_grad():
@@ -113,8 +114,12 @@ FLOATS, INT8 = "model.safetensors", "model.int8.safetensors"
     [
         ("float32", cut(FLOATS), f"{FLOATS} is damaged"),
         ("float32", cut("config.json"), "not valid JSON"),
-        ("float32", without("subwords.model"), "incomplete"),
-        ("float32", config(lambda all: all.update(encoder_ffn_dim=64)), "does not fit"),
+        ("float32", without("subwords.model"), r"subwords\.model does not exist"),
+        (
+            "float32",
+            config(lambda all: all.update(encoder_ffn_dim=64, decoder_ffn_dim=64)),
+            "does not fit",
+        ),
         ("float32", config(lambda all: all.pop("d_model")), "is damaged: 'd_model' is missing"),
         ("float32", config(lambda all: all["scones"].update(format=2)), "has format 2"),
         (
@@ -129,7 +134,7 @@ FLOATS, INT8 = "model.safetensors", "model.int8.safetensors"
             "holds a number that is not finite",
         ),
         ("int8", cut(INT8), f"{INT8} is damaged"),
-        ("int8", without(INT8), f"{INT8} does not exist; .* is incomplete"),
+        ("int8", without(INT8), f"{INT8} does not exist"),
         (
             "int8",
             number(INT8, "model.decoder.layers.0.fc1.weight.scale", float("inf")),
@@ -146,9 +151,87 @@ def test_a_damaged_folder_is_refused(
     storage: Storage, damage: Callable[[Path], None], sentence: str, tmp_path: Path
 ) -> None:
     folder_of(small_model()).save(tmp_path / "model", storage=storage)
+    config(lambda all: all["scones"].pop("digests"))(tmp_path / "model")  # as in earlier versions
     damage(tmp_path / "model")
     with pytest.raises(SconesError, match=sentence):
         ModelFolder.load(tmp_path / "model")
+
+
+def flip(name: str) -> Callable[[Path], None]:
+    """Change a byte in the middle, after which the file is as well-formed as before."""
+
+    def damage(folder: Path) -> None:
+        content = bytearray((folder / name).read_bytes())
+        content[len(content) // 2] ^= 1
+        (folder / name).write_bytes(content)
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (flip(FLOATS), f"{FLOATS} is damaged: it is not what was written there"),
+        (flip("subwords.model"), "it is not the model's vocabulary"),
+        (config(lambda all: all.update(activation_function="gelu")), "activation_function 'gelu'"),
+        (config(lambda all: all.update(decoder_attention_heads=2)), "decoder_attention_heads 2"),
+        (
+            config(lambda all: all.update(encoder_attention_heads=2, decoder_attention_heads=2)),
+            "its sizes are not those that were written there",
+        ),
+        (config(lambda all: all["scones"].update(digests=[])), "its digests are none"),
+        (config(lambda all: all.update(encoder_layers=2**31 - 1)), "must be at most 1,000"),
+        (config(lambda all: all.update(max_position_embeddings=2**30)), "must be at most 65,536"),
+        (config(lambda all: all["scones"].update(source_language="\ud800")), "not valid JSON"),
+    ],
+)
+def test_damage_that_leaves_a_folder_well_formed_is_noticed(
+    damage: Callable[[Path], None], sentence: str, tmp_path: Path
+) -> None:
+    folder_of(small_model()).save(tmp_path / "model")
+    ModelFolder.load(tmp_path / "model")
+    damage(tmp_path / "model")
+    for _ in range(2):  # not the first time alone
+        with pytest.raises(SconesError, match=sentence):
+            ModelFolder.load(tmp_path / "model")
+
+
+def test_weights_are_read_once_more_when_they_have_changed_or_when_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from scones import cache
+
+    read: list[str] = []
+    monkeypatch.setattr(cache, "file_digest", lambda path: read.append(path.name) or digest(path))
+    monkeypatch.setattr(cache, "_SETTLED", 0)
+    folder_of(small_model()).save(tmp_path / "model")
+    for _ in range(3):
+        ModelFolder.load(tmp_path / "model")
+    assert read == [FLOATS]
+    ModelFolder.load(tmp_path / "model", verify=True)
+    os.utime(tmp_path / "model" / FLOATS)  # the time of change is not the time that can be set
+    ModelFolder.load(tmp_path / "model")
+    assert read == [FLOATS] * 3
+    monkeypatch.setenv("SCONES_CACHE", "/dev/null")  # a cache that cannot be written costs time
+    for _ in range(2):
+        ModelFolder.load(tmp_path / "model")
+    assert read == [FLOATS] * 5
+
+
+def test_a_model_that_is_replaced_file_by_file_is_whole_at_every_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run saves so; whoever is killed between two files leaves a folder that can be opened."""
+    from scones.model import folder
+
+    folder_of(small_model()).save(tmp_path / "model")
+    later = folder_of(small_model(seed=2))
+    monkeypatch.setattr(folder, "model_card", lambda *_, **__: 1 / 0)  # behind the weights
+    with pytest.raises(ZeroDivisionError):
+        later.write_into(tmp_path / "model")
+    found = ModelFolder.load(tmp_path / "model").model.state_dict()
+    for name, tensor in later.model.state_dict().items():
+        assert torch.equal(found[name], tensor), name
 
 
 def test_what_a_folder_says_is_kept_as_it_was_said(tmp_path: Path) -> None:

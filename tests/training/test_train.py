@@ -13,7 +13,7 @@ import torch
 from tiny_run import checkpoint, events, make_experiment, small_model, weights, write_store
 
 from scones.errors import SconesError
-from scones.files import sole_use
+from scones.files import read_json, sole_use, write_json
 from scones.model.folder import ModelFolder
 from scones.outputs import output_layer
 from scones.outputs.scones import Scones
@@ -181,6 +181,9 @@ def test_weights_to_start_from_count_at_the_beginning_only(run_training, tmp_pat
     start, run = tmp_path / "start" / "last", tmp_path / "run"
     other = shutil.copytree(start, tmp_path / "other")
     (other / "subwords.model").write_bytes(b"other")
+    config = read_json(other / "config.json")
+    del config["scones"]["digests"], config["scones"]["vocabulary_digest"]
+    write_json(other / "config.json", config)
     with pytest.raises(SconesError, match=r"other has another vocabulary than .*--subwords"):
         run_training(run, {"start_from": other})
     with pytest.raises(SconesError, match="has other sizes: encoder_layers 1 where 2 is asked for"):
