@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from scones.cli.flags import DosFlag, JsonFlag, OverwriteFlag, VerifyFlag, answer
+from scones.cli.flags import DosFlag, JsonFlag, OverwriteFlag, answer
 from scones.errors import SconesError
 from scones.options import argument, option
 
@@ -108,7 +108,7 @@ def _as_folder(options: Export) -> tuple[Any, str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MakeShortlist(OverwriteFlag, VerifyFlag, JsonFlag):
+class MakeShortlist(OverwriteFlag, JsonFlag):
     """What `scones shortlist` takes."""
 
     store: Path = argument("A store of scones prepare.", "STORE")
@@ -140,7 +140,7 @@ def shortlist(options: MakeShortlist) -> None:
     if out.is_file() and not options.overwrite:
         raise SconesError(f"{out} exists already; choose another name or pass --overwrite.")
     check_file(out, "a shortlist", is_shortlist)
-    store = TokenStore.open(options.store, options.verify)
+    store = TokenStore.open(options.store)
     made = Shortlist.make(store, options.per_token, options.frequent, options.pairs)
     out.parent.mkdir(parents=True, exist_ok=True)
     made.save(out)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from scones.cli.flags import JsonFlag, VerifyFlag, answer, print_json, table
+from scones.cli.flags import JsonFlag, answer, print_json, table
 from scones.errors import SconesError
 from scones.model.config import ModelOptions
 from scones.options import Given, argument, load_recipe, option
@@ -54,7 +54,7 @@ class Training(JsonFlag):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Train(VerifyFlag, Training):
+class Train(Training):
     """What `scones train` takes; any output layer that is registered will do."""
 
     output_layer: str | None = option(
@@ -92,12 +92,9 @@ def train(options: Train) -> None:
         torchrun --nproc-per-node 4 -m scones train store runs/de-en
     """
     from scones.processes import is_first
-    from scones.text.store import TokenStore
     from scones.training.loop import train as train_model
 
     experiment = options.experiment(options.output_layer, options.settings())
-    if options.verify:
-        TokenStore.open(options.store, verify=True)
     result = train_model(experiment, options.store, options.folder)
     if is_first():
         sys.stderr.write(describe(result, options.folder) + "\n")

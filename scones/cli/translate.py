@@ -162,7 +162,7 @@ def _facts(found: Translation) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Score(DeviceFlag, DosFlag, VerifyFlag, JsonFlag):
+class Score(DeviceFlag, DosFlag, JsonFlag):
     """What `scones score` takes."""
 
     model: Path = argument("A model folder, or a pocket model's name.", "MODEL")
@@ -185,7 +185,7 @@ def score(options: Score) -> None:
 
     sources, targets = read_aligned([options.source, options.target], dos=options.dos)
     pairs = list(zip(sources, targets, strict=True))
-    translator = load(options.model, options.device, verify=options.verify)
+    translator = load(options.model, options.device)
     for terms in translator.score_tokens(pairs, options.max_tokens):
         log_prob = math.fsum(terms)
         if options.as_json:

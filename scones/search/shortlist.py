@@ -213,11 +213,7 @@ class Shortlist:
     def load(cls, path: Path, subwords: bytes) -> Shortlist:
         """Read a file that `save` wrote, for a model with this SentencePiece model."""
         path = Path(path)
-        if not path.exists():
-            raise SconesError(
-                f"The shortlist {path} does not exist; make one with `scones shortlist`."
-            )
-        if not is_shortlist(path):
+        if not is_shortlist(regular(path)):
             raise _no_shortlist(path)
         try:
             with safe_open(path, framework="numpy") as file:
@@ -358,9 +354,9 @@ def _most_frequent(sentences: Sentences, vocabulary: int, count: int) -> NDArray
 def is_shortlist(path: Path) -> bool:
     """Whether a file says of itself that it is one."""
     try:
-        with safe_open(regular(path), framework="numpy") as file:
+        with safe_open(path, framework="numpy") as file:
             return (file.metadata() or {}).get("format") == _FORMAT
-    except (SconesError, SafetensorError, OSError):
+    except SafetensorError:
         return False
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from scones.errors import SconesError
-from scones.files import write_file
+from scones.files import regular, write_file
 from scones.text import END, PAD, UNKNOWN
 
 # SentencePiece adds its threads' sums in a fixed order, so the pieces depend on the number of
@@ -86,16 +86,8 @@ class Subwords:
 
     @classmethod
     def load(cls, path: Path) -> Subwords:
-        path = Path(path)
-        try:
-            model = path.read_bytes()
-        except FileNotFoundError:
-            raise SconesError(
-                f"{path} does not exist; it should be a SentencePiece model."
-            ) from None
-        except IsADirectoryError:
-            raise SconesError(f"{path} is a folder; name the SentencePiece model in it.") from None
-        return cls(model, origin=str(path))
+        """Read a SentencePiece model."""
+        return cls(regular(Path(path)).read_bytes(), origin=str(path))
 
     def save(self, path: Path) -> None:
         write_file(path, self.model)

@@ -84,7 +84,7 @@ def test_what_is_no_model_of_ours_is_refused(tmp_path: Path) -> None:
         Subwords.load(tmp_path / "other.model")
     with pytest.raises(SconesError, match="does not exist"):
         Subwords.load(tmp_path / "none.model")
-    with pytest.raises(SconesError, match="is a folder"):
+    with pytest.raises(SconesError, match="is not a regular file"):
         Subwords.load(tmp_path)
 
 
