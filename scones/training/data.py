@@ -66,8 +66,8 @@ class Batch(ABC):
     def to(self, device: torch.device) -> Self:
         """Copy the tensors to a device; from pinned memory the copy is not waited for."""
         # On the way back it has to be: the host could read what has not arrived.
-        on = {"device": device, "non_blocking": device.type != "cpu"}
-        return _map_tensors(self, lambda tensor: tensor.to(**on))
+        ahead = device.type != "cpu"
+        return _map_tensors(self, lambda tensor: tensor.to(device, non_blocking=ahead))
 
     def copy(self) -> Self:
         """Copy the tensors to where they are."""
