@@ -71,7 +71,9 @@ def draw(random: Random, folder: Path, command: str) -> Change:
         take = random.choice([0, 1, 1, 8, random.randint(0, size), size])
         new = {"hex": random.choice(_BYTES), "times": random.choice([1, 1, 1, take, 4096])}
         return change | {"do": "splice", "at": at, "take": take} | new
-    what = random.choice(["swap", "gone", "folder", "fifo", "loop", "beside"])
+    # A text that is given may well be a pipe, and whoever reads it waits for the writer.
+    pipe = [] if folder.name == "texts" else ["fifo"]
+    what = random.choice(["swap", "gone", "folder", "loop", "beside", *pipe])
     return change | {"do": what} | ({"name": random.choice(_NAMES)} if what == "beside" else {})
 
 
