@@ -63,6 +63,7 @@ def _be_scones(words: list[str], place: Path) -> None:
     from scones.cli import main
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.chdir(place / "out")
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     (place / "stdin").write_text(TEXT)
     for number, name in enumerate(("stdin", "stdout", "stderr")):
