@@ -209,6 +209,7 @@ def dataclass_in(annotation: Any) -> Any:
     """The dataclass whose options stand in place of a field of this type; None for any other."""
     if typing.get_origin(annotation) is Given:
         (annotation,) = typing.get_args(annotation)
+    _, annotation = without_none(annotation)
     return annotation if dataclasses.is_dataclass(annotation) else None
 
 

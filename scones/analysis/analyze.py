@@ -29,9 +29,19 @@ from scones.analysis.tables import model_digest, texts_digest
 from scones.errors import SconesError
 from scones.evaluation.metrics import check_references
 from scones.evaluation.search_errors import BeamRun, ExactOutput, Output, analyze
-from scones.files import Provenance, commit, damaged, read_json, sole_use, write_file, write_json
+from scones.files import (
+    Provenance,
+    commit,
+    damaged,
+    read_json,
+    regular,
+    sole_use,
+    write_file,
+    write_json,
+)
 from scones.hardware import choose_device
 from scones.model.folder import read_facts
+from scones.options import from_section
 from scones.search.engine import SearchOptions
 from scones.search.frontier import ExactOptions
 from scones.translator import TooLong, Translation, Translator, load
@@ -253,11 +263,12 @@ class BeamFile:
         """What was kept; None where nothing was."""
         if not self.path.exists():
             return None
-        value = read_json(self.path)
+        value, origin = read_json(self.path), f"{self.path} is damaged"
         try:
-            run = BeamRun([Output(**output) for output in value["outputs"]], value["seconds"])
-            theirs = MadeWith(**value["made_with"])
-        except (KeyError, TypeError) as problem:
+            outputs = [from_section(Output, output, origin) for output in value["outputs"]]
+            theirs = from_section(MadeWith, value["made_with"], origin)
+            run = BeamRun(outputs, float(value["seconds"]))
+        except (KeyError, TypeError, ValueError, AttributeError) as problem:
             raise _damaged(self.path, problem) from None
         self.made_with.check(self.path, theirs, complete=True)
         return run, theirs
@@ -280,14 +291,15 @@ class ExactFile:
         """What was kept, by the number of the sentence, and all that it was made with."""
         theirs: list[MadeWith] = []
         found: dict[int, ExactOutput] = {}
+        origin = f"{self.path} is damaged"
         try:
             for line in map(json.loads, self._whole_lines()):
                 if "made_with" in line or not theirs:
-                    theirs.append(MadeWith(**line["made_with"]))
+                    theirs.append(from_section(MadeWith, line["made_with"], origin))
                 else:
                     number = line.pop("sentence")
-                    found[number] = ExactOutput.from_json(line)
-        except (KeyError, TypeError) as problem:
+                    found[number] = from_section(ExactOutput, line, origin)
+        except (KeyError, TypeError, ValueError, AttributeError) as problem:
             raise _damaged(self.path, problem) from None
         for one in theirs:
             self.made_with.check(self.path, one, complete=len(found) == self.sentences)
@@ -318,7 +330,7 @@ class ExactFile:
         """All lines but a last one that was cut off when a process was killed."""
         if not self.path.exists():
             return []
-        lines = self.path.read_bytes().splitlines(keepends=True)
+        lines = regular(self.path).read_bytes().splitlines(keepends=True)
         for number, line in enumerate(lines, start=1):
             try:
                 json.loads(line)

@@ -12,7 +12,6 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from scones.errors import SconesError
 from scones.evaluation.metrics import ReferenceSets, bleu
@@ -37,13 +36,6 @@ class ExactOutput(Output):
     """What exact search gave for a sentence: the mode, where it is proved."""
 
     certificate: Certificate | None
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> ExactOutput:
-        """Read what `dataclasses.asdict` made of one."""
-        known = value["certificate"]
-        certificate = None if known is None else Certificate(**known)
-        return cls(**{**value, "certificate": certificate})
 
     @property
     def proved(self) -> bool:

@@ -341,6 +341,8 @@ def _open_split(
 
 def _map(path: Path, kind: np.dtype[Any], count: int) -> NDArray[Any]:
     size = regular(path).stat().st_size
+    if not isinstance(count, int):
+        raise TypeError
     if size != count * kind.itemsize:
         raise _damaged(path, f"it has {size:,} bytes where {count * kind.itemsize:,} are due")
     if count == 0:

@@ -19,6 +19,7 @@ from scones.evaluation.search_errors import (
     analyze,
     search_errors,
 )
+from scones.options import from_section
 from scones.search.frontier import Certificate
 
 REFERENCES = [["the cat sits on the mat", "a dog barks at night", "we like warm tea", ""]]
@@ -138,7 +139,7 @@ def test_all_figures_go_into_json_and_outputs_come_back() -> None:
     assert [*figures["beams"]] == ["4"]
     assert figures["beams"]["4"]["errors"] == {"compared": 2, "share": 0.0, "above": 0}
     for output in EXACT:
-        assert ExactOutput.from_json(json.loads(json.dumps(asdict(output)))) == output
+        assert from_section(ExactOutput, json.loads(json.dumps(asdict(output))), "") == output
 
 
 def test_unequal_numbers_are_refused() -> None:
