@@ -60,7 +60,10 @@ class Translation:
     tokens: tuple[str, ...]
     """Its pieces, without the end of sentence."""
     log_prob: float | None
-    """log P(z = 1 | x), end of sentence included; None where it was not computed."""
+    """log P(z = 1 | x), end of sentence included.
+
+    None where it was not computed, and where the translation was cut: it is not known to be whole.
+    """
     token_log_probs: tuple[float, ...] | None
     """The terms of that sum, one per token, the end of sentence last."""
     finished: bool = True
@@ -272,8 +275,9 @@ class Translator:
         `max_tokens` bounds the padded tokens of a batch; by default it suits the device. A
         sentence longer than the model's limit
         is an error, is cut (`too_long="cut"`) or gets an empty translation ("skip"), the latter
-        two with a warning; `first_number` is what such messages call the first sentence. An empty
-        sentence gets an empty translation.
+        two with a warning, which a translation gets too that was cut at its own limit;
+        `first_number` is what such messages call the first sentence. An empty sentence gets an
+        empty translation.
         """
         if search not in get_args(Search):
             known = ", ".join(get_args(Search))
@@ -303,7 +307,7 @@ class Translator:
         texts = iter(self.subwords.decode([one.tokens for several in found for one in several]))
         for index, hypotheses in zip(real, found, strict=True):
             spelled = [next(texts) for _ in hypotheses]
-            results[index] = self._translations(hypotheses, spelled)
+            results[index] = self._translations(hypotheses, spelled, first_number + index)
         return results
 
     def exact(
@@ -345,7 +349,8 @@ class Translator:
             spelling=self.subwords.text,
         ):
             texts = self.subwords.decode([one.tokens for one in found.hypotheses])
-            translations = self._translations(found.hypotheses, texts)
+            number = first_number + real[index]
+            translations = self._translations(found.hypotheses, texts, number)
             yield real[index], ExactTranslations(translations, found.certificate)
 
     @cached_property
@@ -403,16 +408,22 @@ class Translator:
             logger.warning("%s: it is %s.", fact, "cut" if too_long == "cut" else "skipped")
         return ids
 
-    def _translations(self, found: Sequence[Hypothesis], texts: Sequence[str]) -> list[Translation]:
+    def _translations(
+        self, found: Sequence[Hypothesis], texts: Sequence[str], number: int
+    ) -> list[Translation]:
         """What a search found for a sentence, the best first: every text once."""
         segmentations: dict[str, list[Hypothesis]] = {}
         for one, text in zip(found, texts, strict=True):
             segmentations.setdefault(text, []).append(one)
+        cut = next((one for one in found if not one.finished), None)
+        if cut is not None:
+            fact = f"its translation was cut at the limit of {len(cut.tokens):,} pieces"
+            logger.warning("Sentence %s: %s.", number, fact)
         return [
             Translation(
                 text,
                 tuple(self.subwords.pieces(best.tokens)),
-                best.log_prob,
+                best.log_prob if best.finished else None,
                 best.token_log_probs,
                 best.finished,
                 1 + len(others),

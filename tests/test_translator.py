@@ -9,10 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 import scones
 from scones import SconesError, Translation, Translator
+from scones.model.folder import ModelFolder
 from scones.search.frontier import ExactOptions
+from scones.text import END
 from scones.translator import ExactTranslations
 
 SEARCHES = [{}, {"search": "beam", "beam_size": 3, "n_best": 3}]
@@ -102,6 +105,25 @@ def test_a_sentence_beyond_the_limit(
     assert first.endswith("it is skipped.")
     assert second.startswith("Sentence 42 has")
     assert second.endswith("it is cut.")
+
+
+def test_a_translation_that_was_cut_has_no_probability(
+    tiny_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = ModelFolder.load(tiny_model)
+    with torch.no_grad():
+        folder.model.output_bias[END] = -50.0
+    folder.save(tmp_path / "endless")
+    translator = scones.load(tmp_path / "endless", "cpu")
+    for options in [*SEARCHES, {"search": "exact", "max_seconds": 1e-9}]:
+        caplog.clear()
+        found = translator.translate(["Tee", "Sahne"], first_number=7, **options)
+        for number, (cut,) in enumerate(found, start=7):
+            assert (cut.finished, cut.log_prob, cut.probability) == (False, None, None)
+            limit = len(cut.tokens)
+            assert len(cut.token_log_probs) == limit
+            said = f"Sentence {number}: its translation was cut at the limit of {limit} pieces."
+            assert caplog.messages.count(said) == 1
 
 
 def test_segmentations_of_one_text_are_one_translation(monkeypatch: pytest.MonkeyPatch) -> None:

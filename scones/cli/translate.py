@@ -48,8 +48,9 @@ def translate(options: Translate) -> None:
 
     In: one sentence per line, answered as it arrives; an empty line stays empty. Out: its
     translation; with --n-best above 1, or --search all, a line for each text: input line number,
-    log-probability, text, separated by tabs; with --json an object per line, in which exact search
-    says what it proved. Processes of torchrun share the work.
+    log-probability (none where the length limit cut it), text, separated by tabs; with --json an
+    object per line, in which exact search says what it proved. Processes of torchrun share the
+    work.
 
         scones translate pocket-de-en < input.de > output.en
         scones translate runs/de-en --search beam --n-best 5 < input.de
