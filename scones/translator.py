@@ -60,11 +60,16 @@ class Translation:
     tokens: tuple[str, ...]
     """Its pieces, without the end of sentence."""
     log_prob: float | None
-    """log P(z = 1 | x), end of sentence included; None where it was not computed."""
+    """log P(z = 1 | x), end of sentence included.
+
+    None where it was not computed, and where the translation was cut: it is not known to be whole.
+    """
     token_log_probs: tuple[float, ...] | None
     """The terms of that sum, one per token, the end of sentence last."""
     finished: bool = True
     """False where the length limit cut the translation."""
+    segmentations: int = 1
+    """In how many ways of cutting it into pieces it was found; the best of them stands here."""
 
     @property
     def probability(self) -> float | None:
@@ -83,8 +88,9 @@ class ExactTranslations:
 
     @property
     def lattice(self) -> Lattice:
-        """All of them as the smallest automaton over their pieces."""
-        return Lattice.of([found.tokens for found in self.translations])
+        """All of them as the smallest automaton over the pieces of their best segmentations."""
+        merged = sum(found.segmentations - 1 for found in self.translations)
+        return Lattice.of([found.tokens for found in self.translations], merged)
 
 
 def load(
@@ -265,14 +271,17 @@ class Translator:
 
         "exact" gives the most probable translations of all, "all" every one whose probability is
         at least `threshold`; both within limits, and `exact` tells whether those were reached.
+        Every text is listed once, with the score of its best segmentation. "exact" counts `n_best`
+        texts; "beam" merges what it has found, so that fewer than `n_best` may be left.
 
         With `scores=False` greedy search skips the activation altogether and `log_prob` is None;
         by default there are scores, except from CTranslate2, which does not tell them.
         `max_tokens` bounds the padded tokens of a batch; by default it suits the device. A
         sentence longer than the model's limit
         is an error, is cut (`too_long="cut"`) or gets an empty translation ("skip"), the latter
-        two with a warning; `first_number` is what such messages call the first sentence. An empty
-        sentence gets an empty translation.
+        two with a warning, which a translation gets too that was cut at its own limit;
+        `first_number` is what such messages call the first sentence. An empty sentence gets an
+        empty translation.
         """
         if search not in get_args(Search):
             known = ", ".join(get_args(Search))
@@ -301,7 +310,8 @@ class Translator:
         results = [[Translation("", (), None, None)] for _ in sentences]
         texts = iter(self.subwords.decode([one.tokens for several in found for one in several]))
         for index, hypotheses in zip(real, found, strict=True):
-            results[index] = [self._translation(one, next(texts)) for one in hypotheses]
+            spelled = [next(texts) for _ in hypotheses]
+            results[index] = self._translations(hypotheses, spelled, first_number + index)
         return results
 
     def exact(
@@ -333,13 +343,18 @@ class Translator:
         limits = [length_limit(len(source) + 1, longest) for source in sources]
         first = self._searcher.search(sources, beams)
         for index, found in exact_search(
-            self._expander, self.output, sources, limits, first, options, began=began
+            self._expander,
+            self.output,
+            sources,
+            limits,
+            first,
+            options,
+            began=began,
+            spelling=self.subwords.text,
         ):
             texts = self.subwords.decode([one.tokens for one in found.hypotheses])
-            translations = [
-                self._translation(one, text)
-                for one, text in zip(found.hypotheses, texts, strict=True)
-            ]
+            number = first_number + real[index]
+            translations = self._translations(found.hypotheses, texts, number)
             yield real[index], ExactTranslations(translations, found.certificate)
 
     @cached_property
@@ -397,11 +412,25 @@ class Translator:
             logger.warning("%s: it is %s.", fact, "cut" if too_long == "cut" else "skipped")
         return ids
 
-    def _translation(self, found: Hypothesis, text: str) -> Translation:
-        return Translation(
-            text,
-            tuple(self.subwords.pieces(found.tokens)),
-            found.log_prob,
-            found.token_log_probs,
-            found.finished,
-        )
+    def _translations(
+        self, found: Sequence[Hypothesis], texts: Sequence[str], number: int
+    ) -> list[Translation]:
+        """What a search found for a sentence, the best first: every text once."""
+        segmentations: dict[str, list[Hypothesis]] = {}
+        for one, text in zip(found, texts, strict=True):
+            segmentations.setdefault(text, []).append(one)
+        cut = next((one for one in found if not one.finished), None)
+        if cut is not None:
+            fact = f"its translation was cut at the limit of {len(cut.tokens):,} pieces"
+            logger.warning("Sentence %s: %s.", number, fact)
+        return [
+            Translation(
+                text,
+                tuple(self.subwords.pieces(best.tokens)),
+                best.log_prob if best.finished else None,
+                best.token_log_probs,
+                best.finished,
+                1 + len(others),
+            )
+            for text, (best, *others) in segmentations.items()
+        ]

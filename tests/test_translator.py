@@ -9,11 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 import scones
 from scones import SconesError, Translation, Translator
 from scones.files import read_json, write_json
+from scones.model.folder import ModelFolder
 from scones.search.frontier import ExactOptions
+from scones.text import END
 from scones.translator import ExactTranslations
 
 SEARCHES = [{}, {"search": "beam", "beam_size": 3, "n_best": 3}]
@@ -52,8 +55,9 @@ def test_every_sentence_gets_a_list_of_translations(
         assert unscored == replace(best, log_prob=None, token_log_probs=None)
         assert best.text == "".join(best.tokens).replace("▁", " ").strip()
         assert len(best.token_log_probs) == len(best.tokens) + best.finished
-        assert best.log_prob == pytest.approx(math.fsum(best.token_log_probs))
-        assert best.probability == pytest.approx(math.exp(best.log_prob))
+        if best.finished:
+            assert best.log_prob == pytest.approx(math.fsum(best.token_log_probs))
+            assert best.probability == pytest.approx(math.exp(best.log_prob))
     assert unscored.probability is None
     assert translator.translate([]) == []
 
@@ -93,15 +97,69 @@ def test_a_sentence_beyond_the_limit(
         translator.translate(texts)
     assert caplog.messages == []
     skipped = translator.translate(texts, too_long="skip")
-    assert "Sentence 2 has" in caplog.messages[-1]
-    assert caplog.messages[-1].endswith("it is skipped.")
     assert skipped[1] == [Translation("", (), None, None)]
     cut = translator.translate(texts, too_long="cut", first_number=41)
-    assert caplog.messages[-1].startswith("Sentence 42 has")
-    assert caplog.messages[-1].endswith("it is cut.")
     kept = translator.subwords.decode([translator.subwords.encode([long])[0][:limit]])[0]
     assert same(cut, translator.translate([sentences[0], kept]))
-    assert len(caplog.messages) == 2
+    first, second = [said for said in caplog.messages if "has" in said]
+    assert first.startswith("Sentence 2 has")
+    assert first.endswith("it is skipped.")
+    assert second.startswith("Sentence 42 has")
+    assert second.endswith("it is cut.")
+
+
+def test_a_translation_that_was_cut_has_no_probability(
+    tiny_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = ModelFolder.load(tiny_model)
+    with torch.no_grad():
+        folder.model.output_bias[END] = -50.0
+    folder.save(tmp_path / "endless")
+    translator = scones.load(tmp_path / "endless", "cpu")
+    for options in [*SEARCHES, {"search": "exact", "max_seconds": 1e-9}]:
+        caplog.clear()
+        found = translator.translate(["Tee", "Sahne"], first_number=7, **options)
+        for number, (cut,) in enumerate(found, start=7):
+            assert (cut.finished, cut.log_prob, cut.probability) == (False, None, None)
+            limit = len(cut.tokens)
+            assert len(cut.token_log_probs) == limit
+            said = f"Sentence {number}: its translation was cut at the limit of {limit} pieces."
+            assert caplog.messages.count(said) == 1
+
+
+def test_segmentations_of_one_text_are_one_translation(monkeypatch: pytest.MonkeyPatch) -> None:
+    translator = scones.load("pocket-en-de", "cpu")
+    searches = [
+        {"search": "all", "threshold": 0.01},
+        {"search": "beam", "beam_size": 60, "n_best": 60},
+    ]
+
+    def found() -> list[list[Translation]]:
+        return [translator.translate(["Can I pay by card?"], **search)[0] for search in searches]
+
+    merged = found()
+    with monkeypatch.context() as patch:
+        patch.setattr(translator.subwords, "decode", lambda ids: [str(one) for one in ids])
+        apart = found()
+    for translations, segmentations in zip(merged, apart, strict=True):
+        same_text: dict[str, list[Translation]] = {}
+        for one in segmentations:
+            text = "".join(one.tokens).replace("▁", " ").strip()
+            same_text.setdefault(text, []).append(one)
+        assert len(same_text) < len(segmentations)
+        assert translations == [
+            replace(several[0], text=text, segmentations=len(several))
+            for text, several in same_text.items()
+        ]
+    # As many of the best as there are above the threshold are the same.
+    options = ExactOptions(len(merged[0]))
+    ((_, exact),) = translator.exact(["Can I pay by card?"], options)
+    assert same([exact.translations], merged[:1])
+    assert exact.certificate is not None
+    assert exact.certificate.proved
+    lattice = exact.lattice.to_json()
+    assert lattice["translations"] == len(merged[0])
+    assert lattice["segmentations"] == sum(one.segmentations for one in exact.translations)
 
 
 def test_the_longest_sentence_that_fits_is_taken(translator: Translator) -> None:

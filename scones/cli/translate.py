@@ -47,9 +47,10 @@ def translate(options: Translate) -> None:
     """Translate standard input to standard output, line by line in order.
 
     In: one sentence per line, answered as it arrives; an empty line stays empty. Out: its
-    translation; with --n-best above 1, or --search all, a line for each: input line number,
-    log-probability, text, separated by tabs; with --json an object per line, in which exact search
-    says what it proved. Processes of torchrun share the work.
+    translation; with --n-best above 1, or --search all, a line for each text: input line number,
+    log-probability (none where the length limit cut it), text, separated by tabs; with --json an
+    object per line, in which exact search says what it proved. Processes of torchrun share the
+    work.
 
         scones translate pocket-de-en < input.de > output.en
         scones translate runs/de-en --search beam --n-best 5 < input.de
@@ -154,6 +155,7 @@ def _facts(found: Translation) -> dict[str, Any]:
         "log_prob": found.log_prob,
         "probability": found.probability,
         "finished": found.finished,
+        "segmentations": found.segmentations,
         "tokens": [
             {"piece": piece, "log_prob": term, "probability": math.exp(term)}
             for piece, term in zip(pieces, found.token_log_probs or (), strict=False)

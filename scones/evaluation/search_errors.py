@@ -24,7 +24,7 @@ class Output:
 
     text: str
     log_prob: float | None
-    """None where nothing was searched."""
+    """None where nothing was searched, and of an output that was cut."""
     empty: bool
     """Whether it has no pieces."""
     finished: bool
@@ -186,8 +186,7 @@ def search_errors(outputs: Sequence[Output], exact: Sequence[ExactOutput]) -> Se
 
 def _output_figures(outputs: Sequence[Output], references: ReferenceSets) -> OutputFigures:
     score = bleu([output.text for output in outputs], references)
-    searched = [output for output in outputs if output.log_prob is not None]
-    # The score of an output that was cut is that of a prefix, no translation's.
+    searched = [one for one in outputs if one.log_prob is not None or not one.finished]
     whole = [output for output in searched if output.finished]
     return OutputFigures(
         bleu=score.value,

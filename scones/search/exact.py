@@ -5,7 +5,8 @@ so far need not be looked at, and when no other prefix is left, that translation
 Prefixes of many sentences and of all depths are expanded together; their children are weighed
 against their sentence's bound where they are made, and those that pass go onto one stack, the best
 on top. The same search gives the n best, whose bound is the n-th best found, and all above a
-threshold, whose bound is the threshold.
+threshold, whose bound is the threshold. Where several translations are the same text in other
+pieces, the n best are texts: the bound is the n-th best text.
 
 Shape letters: N sentences, R prefixes expanded together, V vocabulary.
 """
@@ -32,6 +33,7 @@ from scones.search.frontier import (
     PooledTransformer,
     Prefixes,
     SearchState,
+    Spelling,
     Stack,
     Tree,
 )
@@ -95,12 +97,13 @@ def exact_search(
     options: ExactOptions,
     end: int = END,
     began: float | None = None,
+    spelling: Spelling = tuple,
 ) -> Iterator[tuple[int, ExactResult]]:
     """Search sentences, given as ids without their ends; gives each as soon as it is done.
 
     `limits` bounds each translation's tokens, its end included. `first` is what a beam search
     found: the bounds to begin with. The time that is limited began at `began` (`time.monotonic`),
-    or does now.
+    or does now. Of ids whose `spelling` is the same, the best alone count towards the n best.
     """
     began = time.monotonic() if began is None else began
     deadline = math.inf if options.max_seconds is None else began + options.max_seconds
@@ -125,6 +128,7 @@ def exact_search(
             held,
             deadline,
             end,
+            spelling,
         )
         for index, result in search.run():
             yield group[index], result
@@ -166,6 +170,7 @@ class _Search:
         held: int,
         deadline: float,
         end: int,
+        spelling: Spelling,
     ) -> None:
         self._expander, self._output = expander, output
         self._deadline, self._end = deadline, end
@@ -187,7 +192,7 @@ class _Search:
         self._limits_N = torch.tensor(limits, dtype=torch.int32, device=device)
         number_format = str(expander.precision).removeprefix("torch.")
         tolerance = TOLERANCE[expander.precision]
-        self._state = SearchState(first, options, tolerance, number_format, device)
+        self._state = SearchState(first, options, tolerance, number_format, device, spelling)
 
     @torch.inference_mode()
     def run(self) -> Iterator[tuple[int, ExactResult]]:

@@ -9,9 +9,8 @@ Shape letters: P rows of the pool, R of them expanded together, T positions, F p
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from itertools import accumulate, pairwise
 from typing import Literal
@@ -85,6 +84,7 @@ class ExactResult:
     """The translations of a sentence, the best first, and what is known about them."""
 
     hypotheses: list[Hypothesis]
+    """Down to the n-th text or to the threshold; what spells the same text stands there too."""
     certificate: Certificate
 
 
@@ -366,6 +366,8 @@ class PooledTarget:
 # Shape letters: N sentences, R prefixes.
 
 _NEVER = float("-inf")
+Spelling = Callable[[tuple[int, ...]], Hashable]
+"""What tokens spell, such as their text: those that spell the same are one translation."""
 
 
 @dataclass
@@ -373,8 +375,8 @@ class _Sentence:
     first: list[Hypothesis]
     """What beam search found."""
     found: dict[tuple[int, ...], Hypothesis] = field(default_factory=dict)
-    best: list[float] = field(default_factory=list)
-    """A heap of the n best scores."""
+    best: dict[Hashable, float] = field(default_factory=dict)
+    """The scores of the n best texts, each that of its best tokens."""
     empty: float | None = None
     stopped_by: Limit | None = None
 
@@ -389,12 +391,19 @@ class SearchState:
         tolerance: float,
         number_format: str,
         device: torch.device,
+        spelling: Spelling,
     ) -> None:
         self._options = options
         self._tolerance = tolerance
         self._number_format = number_format
+        self._spelling = spelling
         self._sentences = [_Sentence(found) for found in first]
-        bounds = [self._first_bound(found) for found in first]
+        for about in self._sentences:
+            for one in about.first:
+                if one.finished:
+                    # A little less, so that this search finds it again, with its own score.
+                    self._weigh(about, one.tokens, (one.log_prob or 0.0) - tolerance)
+        bounds = [self._bound(about) for about in self._sentences]
         self.bounds_N = torch.tensor(bounds, dtype=torch.float64, device=device)
         """What has to be passed: scores below cannot matter."""
         self.stopped_N = torch.zeros(len(bounds), dtype=torch.bool, device=device)
@@ -408,14 +417,18 @@ class SearchState:
     def __len__(self) -> int:
         return len(self._sentences)
 
-    def _first_bound(self, found: list[Hypothesis]) -> float:
+    def _weigh(self, about: _Sentence, tokens: tuple[int, ...], score: float) -> None:
+        """Let a translation count for its sentence's bound."""
+        text = self._spelling(tokens)
+        about.best[text] = max(score, about.best.get(text, score))
+
+    def _bound(self, about: _Sentence) -> float:
         if self._options.threshold is not None:
             return math.log(self._options.threshold)
-        scores = sorted((h.log_prob or 0.0 for h in found if h.finished), reverse=True)
-        if len(scores) < self._options.n_best:
-            return _NEVER
-        # A little less, so that this search finds them again, with its own scores.
-        return scores[self._options.n_best - 1] - self._tolerance
+        # Of texts: if one that was found twice counted twice, another would be missed.
+        ranked = sorted(about.best.items(), key=lambda one: one[1], reverse=True)
+        about.best = dict(ranked[: self._options.n_best])
+        return min(about.best.values()) if len(about.best) == self._options.n_best else _NEVER
 
     def passes(self, scores: Tensor, sentences: Tensor) -> Tensor:
         """Which scores are of interest."""
@@ -441,25 +454,13 @@ class SearchState:
             if score >= math.log(self._options.threshold):
                 about.found[hypothesis.tokens] = hypothesis
             return
-        if len(about.best) == self._options.n_best and score <= about.best[0]:
-            return
         about.found[hypothesis.tokens] = hypothesis
-        if len(about.best) < self._options.n_best:
-            heapq.heappush(about.best, score)
-        else:
-            heapq.heapreplace(about.best, score)
+        self._weigh(about, hypothesis.tokens, score)
 
     def raise_bounds(self, sentences: list[int]) -> None:
         """Let the bounds of sentences follow what was found."""
-        bounds = [self._bound(sentence) for sentence in sentences]
+        bounds = [self._bound(self._sentences[sentence]) for sentence in sentences]
         self.bounds_N[sentences] = self.bounds_N.new_tensor(bounds)
-
-    def _bound(self, sentence: int) -> float:
-        about = self._sentences[sentence]
-        first = self._first_bound(about.first)
-        if self._options.threshold is not None or len(about.best) < self._options.n_best:
-            return first
-        return max(first, about.best[0])
 
     def beyond_limits(self, prefixes: Prefixes) -> Tensor:
         """Which prefixes their sentences may not expand any more, and stop those sentences."""
@@ -537,14 +538,23 @@ class SearchState:
         return ExactResult(ranked, certificate)
 
     def _ranked(self, about: _Sentence) -> list[Hypothesis]:
-        """Put what both searches found into order; of the same translation, our score counts."""
+        """Put what both searches found into order; of the same tokens, our score counts."""
         found = about.found
         if self._options.threshold is None:
             found = {h.tokens: h for h in about.first if h.finished} | found
             if not found:
                 return about.first[:1]
         ranked = sorted(found.values(), key=lambda one: one.log_prob or 0.0, reverse=True)
-        return ranked if self._options.threshold is not None else ranked[: self._options.n_best]
+        if self._options.threshold is not None:
+            return ranked
+        listed: list[Hypothesis] = []
+        texts: set[Hashable] = set()
+        for one in ranked:
+            if len(texts) == self._options.n_best:
+                break
+            listed.append(one)
+            texts.add(self._spelling(one.tokens))
+        return listed
 
 
 def _raise(numbers_N: Tensor, sentences: Tensor, scores: Tensor) -> None:

@@ -58,7 +58,7 @@ class Hypothesis:
     tokens: tuple[int, ...]
     """The ids, without the end-of-sentence token."""
     log_prob: float | None
-    """Log-probability, end of sentence included; None where scores were not asked for."""
+    """Log-probability, end of sentence included unless cut; None where nobody asked for scores."""
     token_log_probs: tuple[float, ...] | None
     """Its terms, one per token, the end of sentence last."""
     finished: bool

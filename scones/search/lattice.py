@@ -19,9 +19,11 @@ class Lattice:
     """For each state, where its pieces lead."""
     final: tuple[bool, ...]
     """Where a translation may end."""
+    merged: int = 0
+    """Other segmentations of these translations, which it does not spell."""
 
     @classmethod
-    def of(cls, translations: Sequence[Sequence[str]]) -> Lattice:
+    def of(cls, translations: Sequence[Sequence[str]], merged: int = 0) -> Lattice:
         """Make the smallest lattice of translations, given as pieces."""
         # First as a tree, in which every node comes before its children.
         ways: list[dict[str, int]] = [{}]
@@ -47,6 +49,7 @@ class Lattice:
         return cls(
             tuple({piece: last - to for piece, to in arcs} for _, arcs in backwards),
             tuple(final for final, _ in backwards),
+            merged,
         )
 
     def paths(self) -> list[int]:
@@ -86,5 +89,6 @@ class Lattice:
             "states": len(self.arcs),
             "final": [state for state, ends in enumerate(self.final) if ends],
             "translations": onwards[0],
+            "segmentations": onwards[0] + self.merged,
             "arcs": arcs,
         }

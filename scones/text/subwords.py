@@ -112,6 +112,10 @@ class Subwords:
         # A row may be an array of a store, whose uint16 SentencePiece does not take.
         return self._processor.decode([[int(i) for i in row] for row in ids])
 
+    def text(self, ids: Sequence[int]) -> str:
+        """Join the ids of one text, without the threads that `decode` starts for many."""
+        return str(self._processor.decode(list(ids)))
+
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The pieces behind ids, as SentencePiece writes them (▁ begins a word)."""
         return [str(self._processor.id_to_piece(int(i))) for i in ids]

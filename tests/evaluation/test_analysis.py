@@ -41,8 +41,8 @@ def certificate(**changes: Any) -> Certificate:
     return replace(usual, **changes)
 
 
-def beam(text: str, log_prob: float, finished: bool = True) -> Output:
-    return Output(text, log_prob, not text, finished)
+def beam(text: str, log_prob: float | None) -> Output:
+    return Output(text, log_prob, not text, finished=log_prob is not None)
 
 
 def mode(text: str, log_prob: float, **changes: Any) -> ExactOutput:
@@ -60,7 +60,7 @@ EXACT = [
 ]
 GREEDY = [
     beam("the cat sits", -1.5),
-    beam("a dog barks at", -1.0, finished=False),
+    beam("a dog barks at", None),  # it was cut
     beam("we like", -9.0),
     NOT_SEARCHED,
 ]

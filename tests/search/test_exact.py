@@ -17,7 +17,7 @@ from scones.outputs.scones import Scones
 from scones.outputs.softmax import Softmax
 from scones.search.beam import beam_search
 from scones.search.exact import exact_search
-from scones.search.frontier import ExactOptions, ExactResult, Prefixes, Stack, Tree
+from scones.search.frontier import ExactOptions, ExactResult, Prefixes, Spelling, Stack, Tree
 
 layers = st.sampled_from([Softmax(), Scones()])
 toys = st.builds(
@@ -79,6 +79,7 @@ def run(
     limit: int,
     options: ExactOptions,
     beam: int = 2,
+    spelling: Spelling = tuple,
 ) -> tuple[list[ExactResult], ToyExpander]:
     """Search `count` sentences of a toy model."""
     expander = ToyExpander(model)
@@ -88,9 +89,8 @@ def run(
     first = beam_search(
         model, output, source, torch.full((count,), limit), width, min(options.n_best, width)
     )
-    found = dict(
-        exact_search(expander, output, [[n] for n in range(count)], [limit] * count, first, options)
-    )
+    sources, limits = [[n] for n in range(count)], [limit] * count
+    found = dict(exact_search(expander, output, sources, limits, first, options, spelling=spelling))
     assert sorted(found) == list(range(count))
     return [found[n] for n in range(count)], expander
 
@@ -104,6 +104,36 @@ def test_the_n_best_of_brute_force(
     for source, result in enumerate(results):
         ranking = brute_force(model, output, source, limit)
         assert same_ranking(result.hypotheses, ranking, n_best)
+
+
+def spelled(tokens: tuple[int, ...]) -> str:
+    return "".join(["", "", "a", "b", "ab", "aa"][token] for token in tokens)
+
+
+@settings(max_examples=150)
+@given(layers, toys, st.integers(1, 5), st.integers(1, 8), st.integers(1, 64))
+def test_the_n_best_texts_of_brute_force_where_several_tokens_spell_one(
+    output: OutputLayer, model: ToyModel, limit: int, n_best: int, width: int
+) -> None:
+    options = ExactOptions(n_best, width=width)
+    results, _ = run(model, output, 2, limit, options, spelling=spelled)
+    for source, result in enumerate(results):
+        ranking, best = brute_force(model, output, source, limit), dict[str, float]()
+        for tokens, score in ranking:
+            best.setdefault(spelled(tokens), score)
+        found = dict[str, float | None]()
+        for one in result.hypotheses:
+            found.setdefault(spelled(one.tokens), one.log_prob)
+        # Ties may trade places: each has its own best score, and the scores are the n best.
+        assert found == pytest.approx({text: best[text] for text in found}, abs=1e-5)
+        assert [*found.values()] == pytest.approx([*best.values()][:n_best], abs=1e-5)
+        last = result.hypotheses[-1].log_prob
+        assert last is not None
+        above = {tokens for tokens, score in ranking if score > last + 1e-5}
+        assert above <= {one.tokens for one in result.hypotheses}
+        if result.certificate.proved and limit < 4:
+            longer = brute_force(model, output, source, limit + 1)
+            assert all(score <= last + 1e-5 for t, score in longer if spelled(t) not in found)
 
 
 @settings(max_examples=60)

@@ -28,7 +28,8 @@ def test_it_spells_exactly_its_translations_with_the_fewest_states(some: set[str
 def test_arcs_count_the_translations_that_go_through_them() -> None:
     words = ["a x b", "a y b", "c x b", "c y b", "c"]
     found = Lattice.of([word.split() for word in words]).to_json()
-    assert found["translations"] == 5
+    assert found["translations"] == found["segmentations"] == 5
+    assert Lattice.of([["a"], ["b"]], merged=3).to_json()["segmentations"] == 5
     through = {(arc["piece"], arc["translations"]) for arc in found["arcs"]}
     assert {("a", 2), ("c", 3)} <= through
     assert sum(arc["translations"] for arc in found["arcs"] if arc["piece"] == "b") == 4
