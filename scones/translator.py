@@ -35,7 +35,6 @@ from scones.search.frontier import Certificate, ExactOptions
 from scones.search.greedy import Hypothesis
 from scones.search.lattice import Lattice
 from scones.search.shortlist import Shortlist
-from scones.text.subwords import Subwords
 
 logger = logging.getLogger("scones")
 
@@ -133,7 +132,7 @@ def load(
 
         model_folder, exported = open_export(config, verify)
         output = output_layer(model_folder.facts.output, f"{folder}/config.json")
-        return Translator(model_folder, output, exported, str(folder))
+        return Translator(model_folder, output, exported)
     model_folder = ModelFolder.load(config, choose_device(device), verify)
     output = output_layer(model_folder.facts.output, f"{folder}/config.json")
     wanted = torch.bfloat16 if precision == "bf16" else torch.float32
@@ -141,7 +140,7 @@ def load(
         model_folder.model.to(wanted)
     listed = None if shortlist is None else Shortlist.load(Path(shortlist), model_folder.subwords)
     chosen = _choose_searcher(model_folder, output, engine, listed, wanted)
-    return Translator(model_folder, output, chosen, str(folder), wanted)
+    return Translator(model_folder, output, chosen, wanted)
 
 
 def _choose_searcher(
@@ -212,21 +211,15 @@ class Translator:
         folder: ModelFolder,
         output: OutputLayer,
         searcher: Searcher,
-        name: str = "the model",
         precision: torch.dtype = torch.float32,
     ) -> None:
         self.model = folder.model
         self.output = output
-        self.subwords = Subwords(folder.subwords, f"{name}/subwords.model")
+        self.subwords = folder.vocabulary
         self.source_language = folder.facts.source_language
         self.target_language = folder.facts.target_language
         self._searcher = searcher
         self._precision = precision
-        if len(self.subwords) != self.model.config.vocabulary:
-            raise SconesError(
-                f"{name} is damaged: its subwords.model has {len(self.subwords):,} pieces and its "
-                f"config.json says {self.model.config.vocabulary:,}."
-            )
 
     @contextmanager
     def shared(self, processes: Processes) -> Iterator[bool]:

@@ -46,7 +46,6 @@ from scones.search.engine import (
 )
 from scones.search.greedy import Hypothesis, hypothesis
 from scones.text import END, PAD, UNKNOWN
-from scones.text.subwords import Subwords
 
 ENGINE = "ctranslate2"
 QUANTIZATIONS = ("float32", "int8", "float16", "bfloat16")
@@ -125,8 +124,6 @@ def open_export(
     if engine != ENGINE:
         raise SconesError(f"{config.path} names the engine '{engine}', which is not known.")
     try:
-        if not isinstance(facts.output, dict) or not facts.source_language:
-            raise ValueError  # what the layer says is checked where it is made
         sizes = from_section(ModelConfig, facts.others["model"], f"{config.path} is damaged")
         digests = {name: config.digests[name] for name in _FILES}
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -176,14 +173,7 @@ def _output(folder: ModelFolder) -> OutputLayer:
 
 def _pieces(folder: ModelFolder) -> list[str]:
     """The vocabulary in the order of its ids."""
-    subwords = Subwords(folder.subwords)
-    expected = folder.model.config.vocabulary
-    if len(subwords) != expected:
-        raise SconesError(
-            f"The model is damaged: {SUBWORDS} has {len(subwords):,} pieces and config.json says "
-            f"{expected:,}."
-        )
-    return subwords.pieces(range(expected))
+    return folder.vocabulary.pieces(range(len(folder.vocabulary)))
 
 
 def convert(folder: ModelFolder, target: Path, quantization: str = "float32") -> None:
@@ -422,7 +412,7 @@ def _sources(folder: ModelFolder, sentences: Sequence[str]) -> list[list[int]]:
     config = folder.model.config
     if not sentences:
         return random_sources(config)
-    encoded = Subwords(folder.subwords).encode(sentences)
+    encoded = folder.vocabulary.encode(sentences)
     sources = [ids for ids in encoded if 0 < len(ids) < config.max_length]
     if not sources:
         raise SconesError("There is no sentence to check with: all are empty or too long.")

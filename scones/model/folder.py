@@ -22,6 +22,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -49,6 +50,7 @@ from scones.model.tokenizer import NoTokenizerError, tokenizer_files
 from scones.model.transformer import Transformer, sinusoids
 from scones.options import from_section
 from scones.text import END, PAD
+from scones.text.subwords import Subwords
 
 Storage = Literal["float32", "int8"]
 
@@ -192,8 +194,11 @@ class FolderConfig:
         digests = ours.get("digests", {})
         if not isinstance(digests, dict):
             raise damaged(folder / "config.json", "its digests are none")
-        storage = ours.get("storage", "float32")
-        return cls(folder, config, storage, ModelFacts.from_json(ours), digests)
+        facts = ModelFacts.from_json(ours)
+        languages = facts.source_language, facts.target_language
+        if not isinstance(facts.output, dict) or not all(isinstance(one, str) for one in languages):
+            raise damaged(folder / "config.json", "the output layer or a language is missing")
+        return cls(folder, config, ours.get("storage", "float32"), facts, digests)
 
     @property
     def path(self) -> Path:
@@ -247,6 +252,17 @@ class ModelFolder:
     """The SentencePiece model."""
     facts: ModelFacts
 
+    @cached_property
+    def vocabulary(self) -> Subwords:
+        """The subwords, opened."""
+        opened = Subwords(self.subwords, SUBWORDS)
+        if len(opened) != self.model.config.vocabulary:
+            raise SconesError(
+                f"The model is damaged: its {SUBWORDS} has {len(opened):,} pieces and its "
+                f"config.json says {self.model.config.vocabulary:,}."
+            )
+        return opened
+
     @classmethod
     def load(
         cls,
@@ -260,14 +276,11 @@ class ModelFolder:
         or where `verify` asks for it.
         """
         config = folder if isinstance(folder, FolderConfig) else FolderConfig.read(folder)
-        sizes, facts = config.sizes(), config.facts
-        languages = facts.source_language, facts.target_language
-        if not isinstance(facts.output, dict) or not all(isinstance(one, str) for one in languages):
-            raise damaged(config.path, "the output layer or a language is missing")
+        sizes = config.sizes()
         subwords = regular(config.folder / SUBWORDS).read_bytes()
         config.verify(subwords, verify)
         model = _load_weights(sizes, config.weights)
-        return cls(model.to(device).eval(), subwords, facts)
+        return cls(model.to(device).eval(), subwords, config.facts)
 
     def save(self, folder: Path, *, overwrite: bool = False, storage: Storage = "float32") -> None:
         """Write the folder in one step: it is there whole or not at all."""

@@ -79,7 +79,9 @@ def test_a_sentence_of_ten_thousand_words(
         answers = done.out.splitlines()
         assert (answers[0], answers[2]) == (first, last)
         assert (answers[1] == "") == (policy == "skip")
-        assert re.fullmatch(rf"Sentence 2 has .*: it is {word}\.", caplog.messages[-1])
+        assert any(
+            re.fullmatch(rf"Sentence 2 has .*: it is {word}\.", one) for one in caplog.messages
+        )
 
 
 WEIGHTS = "model.safetensors"
