@@ -148,23 +148,31 @@ class SconesRule:
 
 @dataclass(frozen=True)
 class SoftmaxRule:
-    """The gradient of a logit is its token's probability minus its smoothed label."""
+    """The gradient of a logit is its token's probability minus its smoothed label.
+
+    The loss is the softplus of the log-odds against the gold token, which keeps its digits where
+    that is nearly certain.
+    """
 
     label_smoothing: float
 
     def __call__(self, logits_nV: Tensor, gold_n1: Tensor) -> tuple[Tensor, Tensor]:
-        smoothing = self.label_smoothing
-        largest_n1, best_n1 = logits_nV.max(dim=1, keepdim=True)
+        smoothing, even = self.label_smoothing, self.label_smoothing / logits_nV.size(1)
+        logits_nV.sub_(logits_nV.amax(dim=1, keepdim=True))
         gradient_nV = torch.softmax(logits_nV, dim=1)
-        # The largest probability never underflows, so that it gives the normaliser.
-        normaliser_n1 = largest_n1 - gradient_nV.gather(1, best_n1).log()
-        losses_n1 = normaliser_n1 - logits_nV.gather(1, gold_n1)
+        # The largest probability never underflows, and its logit is 0 now: it gives the normaliser.
+        largest_n1 = gradient_nV.amax(dim=1, keepdim=True)
+        right_n1 = gradient_nV.gather(1, gold_n1)
+        # The gold token is left out of the sum, not subtracted from it: that would cancel.
+        wrong_n1 = gradient_nV.scatter_(1, gold_n1, 0.0).sum(dim=1, keepdim=True)
+        total_n1 = right_n1 + wrong_n1  # 1, but for what softmax has rounded
+        log_odds_n1 = (wrong_n1 / largest_n1).log() - logits_nV.gather(1, gold_n1)
+        losses_n1 = functional.softplus(log_odds_n1)
         if smoothing:
-            even_losses_n1 = normaliser_n1 - logits_nV.mean(dim=1, keepdim=True)
-            losses_n1 = torch.lerp(losses_n1, even_losses_n1, smoothing)
-            gradient_nV.sub_(smoothing / logits_nV.size(1))
-        gold_gradient_n1 = gradient_nV.gather(1, gold_n1) - (1 - smoothing)
-        gradient_nV.scatter_(1, gold_n1, gold_gradient_n1)
+            even_losses_n1 = (total_n1 / largest_n1).log() - logits_nV.mean(dim=1, keepdim=True)
+            losses_n1 = (1 - smoothing) * losses_n1 + smoothing * even_losses_n1
+            gradient_nV.sub_(even)
+        gradient_nV.scatter_(1, gold_n1, smoothing - even - wrong_n1 / total_n1)
         return losses_n1.squeeze(1), gradient_nV
 
     def turn(self) -> Turn:
