@@ -52,6 +52,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/output_layer.py
 	$(BIN)/python benchmarks/cpu_head.py
 	$(BIN)/python benchmarks/cpu_attention.py
+	$(BIN)/python benchmarks/loss_checks.py
 	test ! -d $(BENCH_STORE) || $(BIN)/python benchmarks/training.py $(BENCH_STORE)
 	test ! -d $(BENCH_STORE) || $(BIN)/python benchmarks/quality.py $(BENCH_STORE)
 	test ! -d $(BENCH_MODEL) || $(BIN)/python benchmarks/decoding.py --scones $(BENCH_MODEL)

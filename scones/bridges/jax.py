@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scones.errors import SconesError, optional_import
-from scones.outputs import Reduction, reduced
+from scones.outputs import Reduction, check_numbers, reduced
 from scones.text import PAD
 
 if TYPE_CHECKING:
@@ -49,10 +49,11 @@ def scones_loss(
     softplus, jnp = jax.nn.softplus, jax.numpy
     logits, targets = jnp.asarray(logits), jnp.asarray(targets)
     if logits.shape[:-1] != targets.shape:
-        raise SconesError(
-            f"Logits of shape {logits.shape} want targets of shape {logits.shape[:-1]}, "
-            f"not {targets.shape}."
-        )
+        shapes = f"logits {logits.shape} and targets {targets.shape}"
+        raise SconesError(f"{shapes} must have shapes (…, V) and (…).")
+    if not jnp.issubdtype(targets.dtype, jnp.integer):
+        raise SconesError(f"targets must be token ids, whole numbers, not {targets.dtype}.")
+    check_numbers(label_smoothing, alpha)
     vocabulary = logits.shape[-1]
     keep = targets != ignore_index
     # Ignored rows become zeros before any arithmetic, so that not even a NaN passes.

@@ -26,10 +26,11 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict
+from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from scones.errors import SconesError
-from scones.options import Checked, from_section
+from scones.options import Checked, bounds_broken, from_section, option
 
 # PyTorch is imported only where it is used, so that the command line can name the layers in its
 # help without loading it.
@@ -43,6 +44,10 @@ Layer = TypeVar("Layer", bound="type[OutputLayer]")
 Reduction = Literal["mean", "sentence_mean", "sum", "none"]
 
 DEFAULT = "scones"
+
+ALPHA = option(0.5, "weight of the tokens that are not the gold token", above=0, most=10**12)
+SMOOTHING = option(0.0, "λ of the paper's appendix: how far labels are from 0, 1", least=0, below=1)
+"""The options of SCONES, and with them the bounds that all losses keep."""
 
 # The layers of this package, by the module that registers each when it is imported.
 _OURS = {"scones": "scones.outputs.scones", "softmax": "scones.outputs.softmax"}
@@ -191,6 +196,36 @@ class OutputLayer(Checked, ABC):
         )
 
 
+# What losses refuse.
+
+
+def check_numbers(label_smoothing: Any, alpha: Any = 0.5) -> None:
+    """Refuse numbers out of bounds; tensors and traced numbers, not known yet, pass."""
+    options = ((ALPHA, alpha, "alpha"), (SMOOTHING, label_smoothing, "label_smoothing"))
+    for field, value, name in options:
+        if isinstance(value, Real) and (problems := bounds_broken(field, value, name)):
+            raise SconesError(f"{problems[0]}.")
+
+
+def check_tensors(fit: bool, wanted: str, targets: Tensor, **others: Tensor) -> None:
+    """Refuse what would be broadcast, cut or rounded; `fit` says if the shapes are as `wanted`.
+
+    Nothing looks at a number in a tensor, so that nobody waits for a GPU.
+    """
+    import torch
+
+    if not fit:
+        shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in others.items())
+        raise SconesError(f"{shapes} and targets {tuple(targets.shape)} must have shapes {wanted}.")
+    if targets.is_floating_point() or targets.is_complex() or targets.dtype == torch.bool:
+        raise SconesError(f"targets must be token ids, whole numbers, not {targets.dtype}.")
+    for name, tensor in others.items():
+        if not tensor.is_floating_point():
+            raise SconesError(f"{name} must be floating-point numbers, not {tensor.dtype}.")
+        if tensor.device != targets.device:
+            raise SconesError(f"{name} is on {tensor.device}, but targets on {targets.device}.")
+
+
 # What layers share.
 
 
@@ -231,8 +266,10 @@ def without_padding(logits_NV: Tensor, targets_N: Tensor, ignore_index: int) -> 
     Returns the logits in (at least) float32, targets that are safe to index with, and the mask
     of the rows that count.
     """
+    fit = logits_NV.dim() > 0 and logits_NV.shape[:-1] == targets_N.shape
+    check_tensors(fit, "(…, V) and (…)", targets_N, logits=logits_NV)
     keep_N = targets_N != ignore_index
     if logits_NV.dtype.itemsize < 4:
         logits_NV = logits_NV.float()
     logits_NV = logits_NV.masked_fill(~keep_N.unsqueeze(-1), 0.0)
-    return logits_NV, targets_N.masked_fill(~keep_N, 0), keep_N
+    return logits_NV, targets_N.long().masked_fill(~keep_N, 0), keep_N

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
-from torch import Tensor, distributed
+from torch import Tensor, distributed, fx
 from torch.nn import functional
 
 from scones.errors import SconesError
 from scones.hardware import usable
+from scones.outputs import check_numbers, check_tensors
 from scones.text import PAD
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ _CHUNK_BYTES = {"cpu": 2**26, "cuda": 2**27}
 
 _BLOCK_NUMBERS = {"cpu": 2**21, "cuda": 2**26}
 """Those that are turned into gradients at a time, in float32: on a CPU few enough for its cache."""
+
+fx.wrap("_mean_loss")  # it asks for shapes and types, which symbolic tracing does not know
 
 
 class Rule(Protocol):
@@ -53,8 +56,10 @@ def fused_scones_loss(
     """Compute the mean SCONES loss of hidden states (…, D) against token ids (…).
 
     Equal to `scones_loss(hidden @ weight.T + bias, targets, …)` in value and gradients, with the
-    memory of one chunk of logits instead of all of them.
+    memory of one chunk of logits instead of all of them. A target outside the vocabulary is
+    PyTorch's error on a CPU; the kernels of a GPU take it for no token, without a word.
     """
+    check_numbers(label_smoothing, alpha)
     rule = SconesRule(alpha, label_smoothing)
     return _mean_loss(hidden, weight, bias, targets, rule, ignore_index)
 
@@ -70,8 +75,10 @@ def fused_cross_entropy(
     """Compute the mean cross-entropy of hidden states (…, D) against token ids (…).
 
     Equal to PyTorch's `cross_entropy(hidden @ weight.T + bias, targets, …)` in value and
-    gradients, with the memory of one chunk of logits instead of all of them.
+    gradients, with the memory of one chunk of logits instead of all of them. A target outside the
+    vocabulary is PyTorch's error on a CPU; on a GPU the loss means nothing then.
     """
+    check_numbers(label_smoothing)
     rule = SoftmaxRule(label_smoothing)
     return _mean_loss(hidden, weight, bias, targets, rule, ignore_index)
 
@@ -148,23 +155,31 @@ class SconesRule:
 
 @dataclass(frozen=True)
 class SoftmaxRule:
-    """The gradient of a logit is its token's probability minus its smoothed label."""
+    """The gradient of a logit is its token's probability minus its smoothed label.
+
+    The loss is the softplus of the log-odds against the gold token, which keeps its digits where
+    that is nearly certain.
+    """
 
     label_smoothing: float
 
     def __call__(self, logits_nV: Tensor, gold_n1: Tensor) -> tuple[Tensor, Tensor]:
-        smoothing = self.label_smoothing
-        largest_n1, best_n1 = logits_nV.max(dim=1, keepdim=True)
+        smoothing, even = self.label_smoothing, self.label_smoothing / logits_nV.size(1)
+        logits_nV.sub_(logits_nV.amax(dim=1, keepdim=True))
         gradient_nV = torch.softmax(logits_nV, dim=1)
-        # The largest probability never underflows, so that it gives the normaliser.
-        normaliser_n1 = largest_n1 - gradient_nV.gather(1, best_n1).log()
-        losses_n1 = normaliser_n1 - logits_nV.gather(1, gold_n1)
+        # The largest probability never underflows, and its logit is 0 now: it gives the normaliser.
+        largest_n1 = gradient_nV.amax(dim=1, keepdim=True)
+        right_n1 = gradient_nV.gather(1, gold_n1)
+        # The gold token is left out of the sum, not subtracted from it: that would cancel.
+        wrong_n1 = gradient_nV.scatter_(1, gold_n1, 0.0).sum(dim=1, keepdim=True)
+        total_n1 = right_n1 + wrong_n1  # 1, but for what softmax has rounded
+        log_odds_n1 = (wrong_n1 / largest_n1).log() - logits_nV.gather(1, gold_n1)
+        losses_n1 = functional.softplus(log_odds_n1)
         if smoothing:
-            even_losses_n1 = normaliser_n1 - logits_nV.mean(dim=1, keepdim=True)
-            losses_n1 = torch.lerp(losses_n1, even_losses_n1, smoothing)
-            gradient_nV.sub_(smoothing / logits_nV.size(1))
-        gold_gradient_n1 = gradient_nV.gather(1, gold_n1) - (1 - smoothing)
-        gradient_nV.scatter_(1, gold_n1, gold_gradient_n1)
+            even_losses_n1 = (total_n1 / largest_n1).log() - logits_nV.mean(dim=1, keepdim=True)
+            losses_n1 = (1 - smoothing) * losses_n1 + smoothing * even_losses_n1
+            gradient_nV.sub_(even)
+        gradient_nV.scatter_(1, gold_n1, smoothing - even - wrong_n1 / total_n1)
         return losses_n1.squeeze(1), gradient_nV
 
     def turn(self) -> Turn:
@@ -309,13 +324,24 @@ def _slices(length: int, size: int) -> Iterator[slice]:
 def _mean_loss(
     hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, rule: Rule, ignore_index: int
 ) -> Tensor:
-    hidden_ND, targets_N = hidden.flatten(0, -2), targets.flatten()
+    hidden_ND, targets_N = _by_rows(hidden, weight, bias, targets)
     if _has_kernels(hidden):  # then nobody should wait to be told how many there are
         total = loss_sum(hidden_ND, weight, bias, targets_N, None, rule, ignore_index)
         return total / (targets_N != ignore_index).sum().clamp(min=1)
     keep = (targets_N != ignore_index).nonzero().squeeze(1)
     total = loss_sum(hidden_ND[keep], weight, bias, targets_N[keep], None, rule)
     return total / max(1, keep.numel())
+
+
+def _by_rows(
+    hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Give the states (N, D) and targets (N), if all fits together."""
+    fit = hidden.shape == (*targets.shape, *weight.shape[1:]) and weight.dim() == 2
+    fit = fit and bias.shape == weight.shape[:1]
+    wanted = "(…, D), (V, D), (V,) and (…)"
+    check_tensors(fit, wanted, targets, hidden=hidden, weight=weight, bias=bias)
+    return hidden.reshape(targets.numel(), weight.size(1)), targets.flatten().long()
 
 
 # The SCONES loss with the vocabulary sharded: every process holds some rows of the matrix.
@@ -343,12 +369,13 @@ def sharded_scones_loss(
     and the gradient of the hidden states. A target that is in no shard, or in two, makes the
     loss NaN.
     """
+    check_numbers(label_smoothing, alpha)
+    hidden_ND, targets_N = _by_rows(hidden, weight_shard, bias_shard, targets)
     if not distributed.is_available() or not distributed.is_initialized():
         raise SconesError(
             "sharded_scones_loss adds up over processes, and there are none; call "
             "torch.distributed.init_process_group first, or use fused_scones_loss."
         )
-    hidden_ND, targets_N = hidden.flatten(0, -2), targets.flatten()
     keep = (targets_N != ignore_index).nonzero().squeeze(1)
     hidden_ND = _SharedStates.apply(hidden_ND[keep], group)
     columns_N = targets_N[keep] - first_token

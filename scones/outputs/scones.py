@@ -14,20 +14,24 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Tensor
+from torch import Tensor, fx
 from torch.nn import functional
 
-from scones.options import option
 from scones.outputs import (
+    ALPHA,
+    SMOOTHING,
     OutputLayer,
     Reduction,
     best_logits,
+    check_numbers,
     reduced,
     register,
     without_padding,
 )
 from scones.outputs.fused import SconesRule
 from scones.text import PAD
+
+fx.wrap("without_padding")  # it asks for shapes and types, which symbolic tracing does not know
 
 
 def scones_loss(
@@ -46,7 +50,11 @@ def scones_loss(
     `reduction`: "mean" over all tokens; "sentence_mean", the paper's equation: over the tokens of
     each sentence (the last dimension of `targets`), then over sentences; "sum"; "none", one loss
     per position.
+
+    A target outside the vocabulary is left to PyTorch's indexing: an error on a CPU, a failed
+    assertion on a GPU.
     """
+    check_numbers(label_smoothing, alpha)
     logits, safe_targets, keep = without_padding(logits, targets, ignore_index)
     gold_index = safe_targets.unsqueeze(-1)
     gold = logits.gather(-1, gold_index).squeeze(-1)
@@ -69,12 +77,8 @@ class Scones(OutputLayer):
     name: ClassVar[str] = "scones"
     tuned: ClassVar[str | None] = "alpha"
 
-    alpha: float = option(
-        0.5, "weight of the tokens that are not the gold token", above=0, most=10**12
-    )
-    label_smoothing: float = option(
-        0.0, "λ of the paper's appendix: how far labels are from 0, 1", least=0, below=1
-    )
+    alpha: float = ALPHA
+    label_smoothing: float = SMOOTHING
 
     def initial_bias(self, vocabulary: int) -> float:
         """The constant logit at which the loss is least while nothing is known.

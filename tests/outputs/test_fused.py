@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -201,3 +202,14 @@ def test_under_scones_a_nearly_certain_gold_token_keeps_its_gradient(certain: fl
     torch.testing.assert_close(
         bias.grad.double(), small * torch.tensor([0.5, -1], dtype=torch.float64), rtol=1e-5, atol=0
     )
+
+
+@each_smoothing
+@pytest.mark.parametrize("vocabulary", [2, 32_000])
+@pytest.mark.parametrize("certain", [0.0, 5.0, 17.0, 40.0])
+def test_under_softmax_it_keeps_digits(certain: float, vocabulary: int, smoothing: float) -> None:
+    logits = certain * functional.one_hot(torch.tensor([1]), vocabulary).float()
+    (loss,), (gradient,) = fused.SoftmaxRule(smoothing)(logits, torch.tensor([[1]]))
+    others, spread = (vocabulary - 1) * math.exp(-certain), smoothing * (1 - 1 / vocabulary)
+    assert loss.item() == pytest.approx(math.log1p(others) + spread * certain, rel=2e-6, abs=0)
+    assert gradient[1].item() == pytest.approx(spread - others / (1 + others), rel=2e-6, abs=0)
