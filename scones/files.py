@@ -219,10 +219,13 @@ def damaged(path: Path | str, why: object, remedy: str = "") -> SconesError:
 
 
 def regular(path: Path) -> Path:
-    """The path of a file that is there, and is one: a pipe in its place would be waited for."""
+    """The path of a file that is there, and is one: a pipe in its place would be waited for.
+
+    Below /dev it was named by the user, as the shell does it for `<(…)`.
+    """
     if not path.exists():
         raise SconesError(f"{path} does not exist.")
-    if not path.is_file():
+    if not path.is_file() and path.parts[:2] != ("/", "dev"):
         raise SconesError(f"{path} is not a regular file.")
     return path
 

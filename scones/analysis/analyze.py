@@ -289,9 +289,9 @@ class ExactFile:
 
     def read(self) -> tuple[dict[int, ExactOutput], list[MadeWith]]:
         """What was kept, by the number of the sentence, and all that it was made with."""
+        origin = f"{self.path} is damaged"
         theirs: list[MadeWith] = []
         found: dict[int, ExactOutput] = {}
-        origin = f"{self.path} is damaged"
         try:
             for line in map(json.loads, self._whole_lines()):
                 if "made_with" in line or not theirs:
@@ -330,16 +330,8 @@ class ExactFile:
         """All lines but a last one that was cut off when a process was killed."""
         if not self.path.exists():
             return []
-        lines = regular(self.path).read_bytes().splitlines(keepends=True)
-        for number, line in enumerate(lines, start=1):
-            try:
-                json.loads(line)
-            except ValueError as problem:
-                if number < len(lines):
-                    raise _damaged(f"{self.path}, line {number},", problem) from None
-                return lines[:-1]
-        # JSON that is whole can still be cut: in front of its line end.
-        return lines if not lines or lines[-1].endswith(b"\n") else lines[:-1]
+        content = regular(self.path).read_bytes()
+        return content[: content.rfind(b"\n") + 1].splitlines(keepends=True)
 
 
 def read_modes(path: Path) -> list[str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
-from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from scones.bridges.huggingface_search import output_of, scones_search
@@ -296,15 +296,17 @@ def _banned_tokens(model: PreTrainedModel) -> list[int]:
 
 # Opening a converted model that was saved with `save_pretrained`.
 
-_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+_NOT_FOLLOWED = ("attn_implementation", "auto_map", "fusion_config", "quantization_config")
+"""Keys of config.json that make transformers load other code."""
 
 
 def load_converted(folder: Path | str) -> PreTrainedModel:
     """Open the folder of a converted model, with its output bias in place and trainable.
 
     Marian, BART, mBART and Pegasus models open with plain `from_pretrained` as well. Of T5 and
-    M2M100 models that would drop the bias, which those classes do not know. Weights are read from
-    safetensors only: other files could run code.
+    M2M100 models that would drop the bias, which those classes do not know. transformers is given
+    what is read here and never sees the folder, where it would follow whatever a stranger put
+    there: pickled weights, adapters, files elsewhere.
     """
     folder = Path(folder)
     config = read_json(folder / "config.json")
@@ -312,26 +314,48 @@ def load_converted(folder: Path | str) -> PreTrainedModel:
         raise SconesError(
             f"{folder} is not a converted model: its config.json has no 'scones' section."
         )
-    class_name = "".join(map(str, config.get("architectures") or ["?"]))
+    class_name = str(config.get("architectures")).strip("[']")  # a list of one name
     _bias_name(class_name)  # refuses what is not known, before anything is imported by its name
-    if not any((folder / name).is_file() for name in _WEIGHTS):
-        raise SconesError(
-            f"{folder} has no {_WEIGHTS[0]}; other weight files could run code and are not read."
-        )
+    told = {name: config[name] for name in config if name[:1] != "_" and name not in _NOT_FOLLOWED}
+    generation = folder / "generation_config.json"
+    settings = read_json(generation) if generation.exists() else None
     transformers = optional_import(
         "transformers", "Hugging Face models need transformers: pip install 'scones[huggingface]'."
     )
     plain_class = getattr(transformers, class_name)
     try:
+        weights = _weights(folder)
+        if any((told[name] or 0) > len(weights) for name in told if name.endswith("layers")):
+            raise ValueError("config.json has more layers than there are weights")  # takes for ever
         model, report = _with_bias(plain_class).from_pretrained(
-            folder, use_safetensors=True, output_loading_info=True
+            None,
+            config=plain_class.config_class.from_dict(told),
+            generation_config=settings and transformers.GenerationConfig.from_dict(settings),
+            state_dict=weights,
+            output_loading_info=True,
         )
-    except (SafetensorError, OSError, RuntimeError) as problem:
-        raise SconesError(f"The weights in {folder} are damaged: {problem}.") from None
+    except SconesError:
+        raise
+    except Exception as problem:  # whatever those who read it make of a stranger's file
+        raise SconesError(f"The files in {folder} are damaged: {problem}.") from None
     if missing := sorted(report["missing_keys"]):
         raise SconesError(f"The weights in {folder} are incomplete: {missing[0]} is missing.")
     model.__class__ = plain_class  # nothing differs any more but the constructor
     return model
+
+
+def _weights(folder: Path) -> dict[str, Tensor]:
+    """The weights by name, from safetensors files inside the folder and from nothing else."""
+    names, index = ["model.safetensors"], folder / "model.safetensors.index.json"
+    if index.exists() and not (folder / names[0]).exists():
+        names = sorted(set(read_json(index)["weight_map"].values()))
+    for path in (folder / name for name in names):
+        inside = path.resolve().parent == folder.resolve()
+        if not inside or not path.is_file() or path.suffix != ".safetensors":
+            raise SconesError(
+                f"{path} is no safetensors file in {folder}; others could run code: none is read."
+            )
+    return {name: one for file in names for name, one in load_file(folder / file).items()}
 
 
 def _with_bias(plain_class: type[PreTrainedModel]) -> type[PreTrainedModel]:

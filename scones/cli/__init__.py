@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
+import os
 import sys
+from typing import Any
 
 from scones.errors import SconesError
 
@@ -21,7 +24,45 @@ _NOT_ALLOCATED = "can't allocate memory"
 
 def main() -> None:
     """Run the command line; a user's mistake is one sentence on stderr and exit code 2."""
+    _open_streams()
     sys.exit(run(sys.argv[1:]))
+
+
+class _Stream(io.FileIO):
+    """Standard output or error, which may be closed or full, or a pipe that nobody reads any more.
+
+    What standard error does not take is dropped: that is no reason to end the work it tells of.
+    What standard output does not take ends the command. What is written behind that is dropped,
+    or Python would stumble over it again when it exits.
+    """
+
+    ended = False
+
+    def write(self, content: Any) -> int:
+        try:
+            return len(content) if self.ended else super().write(content)
+        except OSError as problem:
+            if self.fileno() == 2:
+                return len(content)
+            self.ended = True
+            if problem.errno == errno.EPIPE:  # its reader has had enough: no sentence
+                raise SystemExit(USAGE) from None
+            raise OSError(problem.errno, problem.strerror, "standard output") from None
+
+
+def _open_streams() -> None:
+    """Make the standard streams safe to use, whatever this process was started with."""
+    # The place of one that is closed would be taken by the next file that anybody opens. What is
+    # put there instead cannot be used: it is open for the wrong direction.
+    for descriptor, stream in enumerate((sys.stdin, sys.stdout, sys.stderr)):
+        if stream is None:
+            os.open(os.devnull, os.O_RDONLY if descriptor else os.O_WRONLY)
+    sys.stdin = sys.stdin or io.TextIOWrapper(io.FileIO(0))
+    encoding = getattr(sys.stdout, "encoding", None)
+    errors = "backslashreplace"  # a file's name may hold what no encoding has
+    out, err = (_Stream(descriptor, "w", closefd=False) for descriptor in (1, 2))
+    sys.stdout = io.TextIOWrapper(io.BufferedWriter(out), encoding, errors)
+    sys.stderr = io.TextIOWrapper(err, encoding, errors, write_through=True)
 
 
 def run(arguments: list[str]) -> int:
@@ -29,7 +70,9 @@ def run(arguments: list[str]) -> int:
     try:
         from scones.cli.commands import call
 
-        return call(arguments)
+        code = call(arguments)
+        sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
         return INTERRUPTED
     except SconesError as mistake:
@@ -38,6 +81,8 @@ def run(arguments: list[str]) -> int:
         return _refuse(_about(problem))
     except OverflowError as problem:
         return _refuse(f"A number that was given is too large to compute with ({problem}).")
+    except UnicodeEncodeError as problem:
+        return _refuse(f"A text that was given cannot be written ({problem}).")
     except RecursionError:
         return _refuse("A file that was given is nested too deeply to be read.")
     except (MemoryError, RuntimeError) as problem:
@@ -51,10 +96,16 @@ def run(arguments: list[str]) -> int:
 
 
 def _refuse(sentence: str) -> int:
-    with contextlib.suppress(OSError):  # where nobody takes the output, the sentence still counts
+    # Where nobody takes the output, the sentence still counts.
+    with contextlib.suppress(OSError, SystemExit):
         sys.stdout.flush()
-    sys.stderr.write(f"scones: {sentence}\n")
+    sys.stderr.write(f"scones: {printable(sentence)}\n")
     return USAGE
+
+
+def printable(text: str) -> str:
+    """A text from somebody's file as one line, with escapes for what a terminal would obey."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 def _about(problem: OSError) -> str:
@@ -62,6 +113,8 @@ def _about(problem: OSError) -> str:
     place = f" {problem.filename}" if problem.filename else ""
     if problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return f"There is no space left to write{place}; free some space."
+    if problem.errno == errno.EBADF:
+        return f"There is no{place or ' standard input'}: it is closed; give it a file."
     if problem.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return f"There is no permission to use{place or ' a file'}; change it or choose another."
     return f"The system refuses{place}: {problem.strerror or problem}."

@@ -135,8 +135,8 @@ def named_paths(arguments: Sequence[str], things: str, form: str) -> dict[str, P
 
 
 def print_json(value: Any) -> None:
-    """Print a value for another program to read."""
-    typer.echo(json.dumps(finite(value), indent=2, ensure_ascii=False))
+    """Print a value for another program to read; no text in it can move a terminal."""
+    typer.echo(json.dumps(finite(value), indent=2))
 
 
 def finite(value: Any) -> Any:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from scones.cli import printable
 from scones.cli.flags import JsonFlag, VerifyFlag, answer
 from scones.errors import SconesError
 from scones.files import read_json
@@ -35,9 +34,10 @@ def info(options: Info) -> None:
         scones info store --json
     """
     facts = _facts(options.folder, options.verify)
-    rows = list(_rows(facts))
-    width = max(len(name) for name, _ in rows) + 2
-    lines = [f"{name:{width}}{value}".rstrip() for name, value in rows]
+    sizes = {name: _size(count) for name, count in facts["files"].items()}
+    rows = list(_rows(facts | {"files": sizes, "total_bytes": _size(facts["total_bytes"])}))
+    width = min(40, max(len(name) for name, _ in rows)) + 2
+    lines = [printable(f"{name:{width}}{value}").rstrip() for name, value in rows]
     answer(options.as_json, facts, *lines)
 
 
@@ -99,14 +99,15 @@ def _begun(folder: Path) -> dict[str, Any]:
 def _training(folder: Path) -> dict[str, Any]:
     """Say where a run stands, from its log: the last step and the best validation."""
     from scones.model.folder import read_facts
+    from scones.training.log import read_log
 
-    events = list(_log(folder / "training" / "log.jsonl"))
+    events = list(read_log(folder / "training" / "log.jsonl"))
     steps = [event for event in events if event["event"] == "train"]
-    validations = [event for event in events if event["event"] == "validate"]
+    validations = [event for event in events if isinstance(event.get("bleu"), int | float)]
     step = max((event["step"] for event in events), default=0)
     last = folder / "last"
-    ended_at = read_facts(last).steps or 0 if last.is_dir() else -1
-    facts: dict[str, Any] = {"ended": ended_at >= step, "step": step}
+    made = read_facts(last).steps if last.is_dir() else None
+    facts: dict[str, Any] = {"ended": isinstance(made, int) and made >= step, "step": step}
     if skipped := sum(event["event"] == "skip" for event in events):
         facts["skipped_steps"] = skipped
     if steps:
@@ -117,14 +118,6 @@ def _training(folder: Path) -> dict[str, Any]:
         facts |= {"validations": len(validations), "last_dev_bleu": validations[-1]["bleu"]}
         facts |= {"best_dev_bleu": best["bleu"], "best_step": best["step"]}
     return facts
-
-
-def _log(path: Path) -> Iterator[dict[str, Any]]:
-    if not path.is_file():
-        return
-    for line in path.read_text(encoding="utf-8").splitlines():
-        with suppress(ValueError):  # a line that is being written, or that a power cut tore
-            yield json.loads(line)
 
 
 def _store(folder: Path, verify: bool) -> dict[str, Any]:
@@ -147,10 +140,7 @@ def _store(folder: Path, verify: bool) -> dict[str, Any]:
 def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Give the rows of the table; what has parts of its own gets a heading."""
     for name, value in facts.items():
-        if name == "files":
-            yield name, ""
-            yield from ((f"  {file}", _size(count)) for file, count in value.items())
-        elif isinstance(value, dict):
+        if isinstance(value, dict):
             yield _title(name), ""
             yield from ((f"  {part}", shown) for part, shown in _rows(value))
         else:
@@ -164,8 +154,6 @@ def _title(name: str) -> str:
 def _shown(name: str, value: Any) -> str:
     if value is None or isinstance(value, bool):
         return {None: "unknown", True: "yes", False: "no"}[value]
-    if name == "total_bytes":
-        return _size(value)
     if isinstance(value, float):
         return f"{value:,.4g}"
     if isinstance(value, int) and name != "seed":

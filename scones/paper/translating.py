@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from scones.paper.results import (
     hypothesis_file,
     one_line,
 )
+from scones.training.log import read_log
 from scones.translator import Translator, load
 
 SEARCHES: dict[str, dict[str, Any]] = {
@@ -154,7 +154,7 @@ def scored(
 def training_facts(model: Path) -> dict[str, Any]:
     """Say how long a run was trained, from what lies in its folder."""
     state = read_json(max((model / "training" / "checkpoints").glob("step-*/state.json")))
-    events = [json.loads(line) for line in (model / "training" / "log.jsonl").open()]
+    events = read_log(model / "training" / "log.jsonl")
     return {
         "steps": state["step"],
         "best_step": read_facts(model).steps,

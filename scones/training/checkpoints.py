@@ -8,8 +8,9 @@ believed only while its digests are right. The newest ones are kept.
 from __future__ import annotations
 
 import dataclasses
-import shutil
+import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from torch import Tensor, nn
 
 from scones.errors import SconesError
 from scones.files import file_digest, new_folder, read_json, write_json, write_tensors
+from scones.options import from_section
 from scones.training.data import Position
 
 # Where a run stands, and how it ended.
@@ -42,8 +44,14 @@ class RunState:
     skipped_in_a_row: int = 0
 
     @classmethod
-    def from_json(cls, values: dict[str, Any]) -> RunState:
-        return cls(**{**values, "position": Position(**values["position"])})
+    def from_json(cls, values: Any, step: int, path: Path) -> RunState:
+        """Take what was written at a step; what another version, or nobody, wrote is refused."""
+        state = from_section(cls, values if isinstance(values, dict) else {}, str(path))
+        numbers = (state.seconds, state.tokens, state.position.epoch, state.position.batch)
+        possible = state.step == step and all(0 <= number < math.inf for number in numbers)
+        if not possible or dataclasses.asdict(state) != values:
+            raise SconesError(f"{path} is not what this version of scones writes at step {step}.")
+        return state
 
 
 @dataclass(frozen=True)
@@ -60,6 +68,7 @@ class TrainResult:
 
 
 _FILES = ("model.safetensors", "optimizer.safetensors", "state.json")
+_DIGESTS = "digests.json"
 
 
 @dataclass(frozen=True)
@@ -95,7 +104,11 @@ class Checkpoint:
 
     def put_back(self, model: nn.Module, optimizer: torch.optim.Optimizer, rank: int) -> None:
         """Restore the model, the optimiser and this rank's random states."""
-        model.load_state_dict(self.weights)
+        try:
+            model.load_state_dict(self.weights)
+        except RuntimeError:
+            at = f"The checkpoint of step {self.state.step}"
+            raise SconesError(f"{at} is of a model of other sizes; move it elsewhere.") from None
         parameters = dict(model.named_parameters())
         for name, tensor in self.optimizer.items():
             key, _, parameter_name = name.partition("/")
@@ -110,17 +123,22 @@ class Checkpoint:
             torch.cuda.set_rng_state(cuda)
 
 
+class _DamagedError(SconesError):
+    """A checkpoint is not as it was written."""
+
+
 class Checkpoints:
     """The checkpoints of one run; `say` is told about damaged ones."""
 
-    def __init__(self, folder: Path, keep: int, say: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, keep: int, say: Callable[[str], object]) -> None:
         self._folder = folder
         self._keep = keep
         self._say = say
 
     def steps(self) -> list[int]:
-        """The steps that there are checkpoints of, in order."""
-        return sorted(int(path.name.split("-")[1]) for path in self._folder.glob("step-*"))
+        """The steps that there are checkpoints of, in order; what is called otherwise is none."""
+        names = (path.name.removeprefix("step-") for path in self._folder.glob("step-*"))
+        return sorted(int(name) for name in names if name.isdecimal() and f"{int(name):08}" == name)
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Write a checkpoint and remove those that are too old."""
@@ -133,11 +151,11 @@ class Checkpoints:
             write_tensors(hidden / "optimizer.safetensors", checkpoint.optimizer)
             write_json(hidden / "state.json", dataclasses.asdict(checkpoint.state))
             digests = {name: file_digest(hidden / name) for name in _FILES}
-            write_json(hidden / "digests.json", digests)
+            write_json(hidden / _DIGESTS, digests)
         # Old ones go only now, when a newer one is safe.
         no_longer_needed = self._folder.glob(".step-*")  # damaged, or left by a killed writer
         for old in (*map(self._path, self.steps()[: -self._keep]), *no_longer_needed):
-            shutil.rmtree(old)
+            _remove(old)
 
     def newest(self) -> Checkpoint | None:
         """The newest checkpoint that is whole; damaged newer ones are put out of the way."""
@@ -145,7 +163,7 @@ class Checkpoints:
         for step in reversed(self.steps()):
             try:
                 found = self._read(step)
-            except SconesError as problem:
+            except _DamagedError as problem:
                 damaged[step] = str(problem)
                 continue
             # Out of the way, or the run would not write that step's checkpoint again.
@@ -168,7 +186,7 @@ class Checkpoints:
         for step in self.steps()[-count:]:
             try:
                 weights = self._read(step).weights
-            except SconesError as problem:
+            except _DamagedError as problem:
                 self._say(f"{problem} It is left out of the average.")
                 continue
             steps.append(step)
@@ -181,7 +199,7 @@ class Checkpoints:
         folder = self._path(step)
         try:
             # A power cut can leave files of the right size with the wrong bytes, even renamed ones.
-            digests = read_json(folder / "digests.json")
+            digests = read_json(folder / _DIGESTS)
             for name in _FILES:
                 if digests[name] != file_digest(folder / name):
                     raise ValueError(f"the digest of {name} is not right")
@@ -189,12 +207,21 @@ class Checkpoints:
             moments = load_file(folder / "optimizer.safetensors")
             state = read_json(folder / "state.json")
         except (SconesError, OSError, ValueError, KeyError, TypeError, SafetensorError) as problem:
-            raise SconesError(f"{folder} is damaged ({problem}).") from None
+            raise _DamagedError(f"{folder} is damaged ({problem}).") from None
         # What is whole and not understood, as from another version, is no damage: nothing is moved.
-        return Checkpoint(weights, moments, RunState.from_json(state))
+        return Checkpoint(weights, moments, RunState.from_json(state, step, folder / "state.json"))
 
     def _path(self, step: int) -> Path:
         return self._folder / f"step-{step:08}"
+
+
+def _remove(folder: Path) -> None:
+    """Remove a checkpoint, whole or not; what else may lie there is somebody's, and stays."""
+    with suppress(OSError):  # it is a file, or not empty
+        for path in folder.iterdir():
+            if path.name.removeprefix(".").partition(".writing-")[0] in (*_FILES, _DIGESTS):
+                path.unlink()
+        folder.rmdir()
 
 
 def random_states() -> dict[str, Tensor]:

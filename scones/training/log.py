@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from torch import nn
 
 from scones.errors import optional_import
-from scones.files import write_file
+from scones.files import regular, write_file
 from scones.model.transformer import Transformer
 from scones.text.store import ParallelTokens
 from scones.training.checkpoints import RunState
@@ -118,10 +118,8 @@ class Logger:
         if self._folder is None:
             return
         log = self._folder / "log.jsonl"
-        lines = log.read_bytes().splitlines(keepends=True) if log.exists() else []
-        kept = [line for line in lines if _is_up_to(step, line)]
-        if len(kept) < len(lines):
-            write_file(log, b"".join(kept))
+        kept = [json.dumps(event) + "\n" for event in read_log(log) if event["step"] <= step]
+        write_file(log, "".join(kept))
         self._file = log.open("a", encoding="utf-8")
         if self._wants_tensorboard:
             tensorboard = optional_import(
@@ -166,9 +164,11 @@ def _duration(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def _is_up_to(step: int, line: bytes) -> bool:
-    """Whether a line of the log is whole and tells of a step that counts."""
-    try:
-        return line.endswith(b"\n") and json.loads(line)["step"] <= step
-    except (ValueError, KeyError, TypeError):
-        return False
+def read_log(path: Path) -> Iterator[dict[str, Any]]:
+    """The events of a log; a line that is none, as a power cut may leave it, is passed over."""
+    content = regular(path).read_bytes() if path.exists() else b""
+    for line in content.splitlines():
+        with suppress(ValueError, RecursionError, KeyError, TypeError):
+            event = json.loads(line)
+            if isinstance(event["event"], str) and isinstance(event["step"], int):
+                yield event

@@ -91,7 +91,7 @@ def train(
             # Weights to start from count for a run that has no checkpoint yet; later they may be
             # gone. They have to fit before the folder is made.
             path = experiment.train.start_from
-            if path is not None and not any((training / "checkpoints").glob("step-*")):
+            if path is not None and not Checkpoints(training / "checkpoints", 0, str).steps():
                 start_from(path, model, store)
             check_run_config(folder, experiment, store)
             held.enter_context(sole_use(training))

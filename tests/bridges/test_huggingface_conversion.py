@@ -173,10 +173,26 @@ def without_bias(folder: Path) -> None:
     save_file(tensors, folder / WEIGHTS, {"format": "pt"})
 
 
+def index(name: str) -> Callable[[Path], None]:
+    """Let an index say that the weights are in a file of that name."""
+
+    def damage(folder: Path) -> None:
+        outside = (folder / WEIGHTS).rename(folder.parent / "outside.safetensors")
+        (folder / "link.safetensors").symlink_to(outside)
+        (folder / f"{WEIGHTS}.index.json").write_text(json.dumps({"weight_map": {"shared": name}}))
+
+    return damage
+
+
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
         (pickled, "could run code"),
+        (index("evil.bin"), r"evil\.bin is no safetensors file in .* could run code"),
+        (index("../outside.safetensors"), "could run code"),
+        (index("link.safetensors"), "could run code"),
+        (config(num_layers=2**31), "more layers than there are weights"),
+        (config(architectures=5), "class 5 cannot be converted"),
         (without_bias, r"incomplete: lm_head\.bias is missing"),
         (lambda folder: os.truncate(folder / WEIGHTS, 100), "are damaged"),
         (config(scones=None), "no 'scones' section"),
@@ -189,7 +205,18 @@ def test_other_folders_are_refused(
 ) -> None:
     model = tiny("t5")
     convert(model, [labelled([3], model)])
-    model.save_pretrained(tmp_path)
-    damage(tmp_path)
+    model.save_pretrained(tmp_path / "model")
+    damage(tmp_path / "model")
     with pytest.raises(SconesError, match=reason):
-        load_converted(tmp_path)
+        load_converted(tmp_path / "model")
+
+
+def test_what_would_lead_transformers_elsewhere_is_not_followed(tmp_path: Path) -> None:
+    model = tiny("t5")
+    convert(model, [labelled([3], model)])
+    model.save_pretrained(tmp_path)
+    config(attn_implementation="somebody/kernel", quantization_config={"quant_method": "?"})(
+        tmp_path
+    )
+    config(auto_map={"AutoModel": "evil.Model"}, transformers_weights="../outside.bin")(tmp_path)
+    assert type(load_converted(tmp_path)) is type(model)

@@ -58,16 +58,19 @@ def no_file_larger_than(size: int) -> Iterator[None]:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def in_a_process(*arguments: object, stdin: bytes = b"", out: int = subprocess.PIPE) -> Done:
+def in_a_process(
+    *arguments: object, stdin: bytes = b"", first: Callable[[], object] | None = None
+) -> Done:
+    """Run a command in a process of its own, in which something else is done first."""
     process = subprocess.run(
         [sys.executable, "-m", "scones", *map(str, arguments)],
         input=stdin,
-        stdout=out,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         timeout=60,
+        preexec_fn=first,
     )
-    return Done(process.returncode, (process.stdout or b"").decode(), process.stderr.decode())
+    return Done(process.returncode, process.stdout.decode(), process.stderr.decode())
 
 
 def assert_refusal(done: Done, said: str) -> None:

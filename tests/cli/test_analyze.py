@@ -235,9 +235,18 @@ def test_searches_of_another_kind_are_not_mixed_nor_damaged_ones_read(
     refused(*other, said=r"scones\.beam4\.json was made with model \w+, not \w+;")
     with sole_use(searched):
         refused(*words, said="Another process is writing to")
+    modes, beams = (
+        (searched / f"scones.{name}").read_text() for name in ("exact.jsonl", "beam4.json")
+    )
     for file, content, said in (
         ("scones.exact.jsonl", "{}\n", r"exact\.jsonl is damaged: 'made_with'"),
+        (
+            "scones.exact.jsonl",
+            re.sub(r'"proved": \w+', '"proved": 5', modes),
+            "'proved' must be t",
+        ),
         ("scones.beam4.json", "{}", r"beam4\.json is damaged: 'outputs'"),
+        ("scones.beam4.json", re.sub('"text": "[^"]*"', '"text": 5', beams), "'text' must be a te"),
     ):
         (searched / file).write_text(content)
         refused(*words, said=said)

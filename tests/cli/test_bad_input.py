@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from running import Refused, Scones, assert_refusal, contents, in_a_process, no_file_larger_than
+from running import Refused, Scones, assert_refusal, contents, no_file_larger_than
 
 TEN_THOUSAND_WORDS = "Tee " * 10_000
 
@@ -197,13 +197,6 @@ def test_train_without_space_can_go_on_later(
     assert left == ["training", "training/checkpoints", "training/log.jsonl", "training/run.json"]
     assert scones("train", tiny_store, run, *TINY_RUN, *first).code == 0
     assert scones("info", run).code == 0
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has such a device")
-def test_an_output_that_takes_nothing(tiny_model: Path) -> None:
-    with Path("/dev/full").open("wb") as device:
-        done = in_a_process("translate", tiny_model, stdin=b"Tee\n", out=device.fileno())
-    assert_refusal(done, "no space left to write")
 
 
 def test_the_remedy_for_windows_files_is_there_wherever_it_is_named(

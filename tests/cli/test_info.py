@@ -82,8 +82,9 @@ def test_a_run_from_its_first_moment_to_its_end(
     assert result["steps"] == 3
 
     shutil.rmtree(run / "last")  # as while it was still running
-    with (run / "training" / "log.jsonl").open("a") as log:
-        log.write('{"event": "train", "step": 9, "loss": NaN}\n{"event": "train", "st')
+    with (run / "training" / "log.jsonl").open("ab") as log:
+        log.write(b'{"event": "train", "step": 9, "loss": NaN}\n{"event": "validate", "step": 1}\n')
+        log.write(b'{}\n[]\n\xff\n{"event": "train", "st')
     assert table_of(scones, run)["ended"] == "no"
     training = facts_of(scones, run)["training"]
     assert (training["ended"], training["step"], training["loss"]) == (False, 9, None)
@@ -109,6 +110,22 @@ def test_a_store(tiny_store: Path, scones: Scones) -> None:
     table = table_of(scones, tiny_store)
     assert table["data digest"] == store.digest[:16]
     assert table["vocabulary"] == "500"
+
+
+def test_nothing_that_a_stranger_wrote_moves_the_terminal(
+    tiny_model: Path, tmp_path: Path, scones: Scones
+) -> None:
+    model, strange = shutil.copytree(tiny_model, tmp_path / "model"), "\x1b[31m\n\x9b\u202e\ud800"
+    config = json.loads((model / "config.json").read_text())
+    config["scones"]["source_language"] = strange
+    config["scones"]["scores"] = {strange: [strange], "files": 3, "total_bytes": strange}
+    (model / "config.json").write_text(json.dumps(config))
+    (model / "\x1b[2J").touch()
+    for words in ([model], [model, "--json"], [f"nowhere{strange}"]):
+        done = scones("info", *words)
+        assert all(line.isprintable() for line in (done.out + done.err).split("\n"))
+        assert done.code == (0 if model in words else 2)
+    assert done.err.count("\n") == 1
 
 
 def test_a_damaged_run_is_refused(tmp_path: Path, refused: Callable[..., None]) -> None:

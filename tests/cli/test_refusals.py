@@ -119,6 +119,7 @@ def test_a_flag_that_makes_no_sense(
     ("problem", "said"),
     [
         (OverflowError("int too big to convert"), "too large to compute with"),
+        (UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates"), "cannot be written"),
         (RecursionError("maximum recursion depth exceeded"), "nested too deeply"),
         (MemoryError(), "not enough memory left; give less"),
         (torch.OutOfMemoryError("CUDA out of memory"), "not enough memory left; give less"),

@@ -133,7 +133,7 @@ def test_nothing_searched_gives_no_shares() -> None:
     assert (found.exact.unproved, found.exact.empty_modes, found.exact.states) == (None, None, None)
 
 
-def test_all_figures_go_into_json_and_outputs_come_back() -> None:
+def test_all_figures_go_into_json() -> None:
     figures = asdict(analyze({4: BeamRun(WIDE, 1.0)}, EXACT, REFERENCES))
     assert json.loads(json.dumps(figures)) == figures
     assert [*figures["beams"]] == ["4"]

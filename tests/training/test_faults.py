@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tiny_run import assert_same_end, events, make_experiment
+from tiny_run import assert_same_end, events, make_experiment, small_model
 
 from scones.errors import SconesError
+from scones.files import file_digest, read_json, write_json
 from scones.training.checkpoints import Checkpoints
 from scones.training.loop import train
 
@@ -53,6 +57,11 @@ def flip_a_bit(file: Path) -> None:
     file.write_bytes(content)
 
 
+def pipe(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
 @pytest.fixture(scope="module")
 def runs(tiny_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of 8 steps, and the same one stopped after 4."""
@@ -70,9 +79,12 @@ def runs(tiny_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("model.safetensors", flip_a_bit),
         ("optimizer.safetensors", flip_a_bit),
         ("optimizer.safetensors", Path.unlink),
+        ("optimizer.safetensors", pipe),
         ("state.json", flip_a_bit),
         ("digests.json", truncate),
         ("digests.json", Path.unlink),
+        ("digests.json", pipe),
+        ("digests.json", lambda file: file.write_text("[]")),
     ],
 )
 def test_a_damaged_newest_checkpoint_is_passed_over(
@@ -118,3 +130,60 @@ def test_a_damaged_checkpoint_is_left_out_of_the_average(run_training, tmp_path:
     assert "step-00000003" in said[0]
     assert "left out of the average" in said[0]
     assert all(tensor.isfinite().all() for tensor in average.values())
+
+
+def test_what_somebody_put_beside_checkpoints_and_into_the_log_is_passed_over(
+    runs: Path, run_training, tmp_path: Path
+) -> None:
+    run = shutil.copytree(runs / "stopped", tmp_path / "run")
+    beside = newest(run).parent
+    strange = ["step-00000060.bak", "step-", "step-x", "step-5", "step-٠٠٠٠٠٠٠٦", ".step-notes"]
+    for name in (*strange, "step-00000009"):
+        (beside / name).mkdir()
+        (beside / name / "thesis.txt").touch()
+    (beside / "step-00000001").touch()
+    (beside / "step-00000006").touch()
+    with (run / "training" / "log.jsonl").open("ab") as log:
+        log.write(b'{}\n[]\n5\n{"event": "train"}\n{"event": 1, "step": 1}\n\xff\n' + b"[" * 9**5)
+    run_training(run, {"checkpoint_every": 2, "max_steps": 8})
+    assert_same_end(runs / "straight", run, 8)
+    assert [event["step"] for event in events(run)] == list(range(1, 9))
+    for name in (*strange, ".step-00000009.damaged"):
+        assert (beside / name / "thesis.txt").is_file()
+    assert (beside / "step-00000001").is_file()
+    assert (beside / ".step-00000006.damaged").is_file()
+
+
+def write_state(run: Path, **changes: Any) -> None:
+    """Change what a checkpoint knows, digest included."""
+    state, digests = newest(run) / "state.json", newest(run) / "digests.json"
+    write_json(state, read_json(state) | changes)
+    write_json(digests, read_json(digests) | {"state.json": file_digest(state)})
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (partial(write_state, step="x"), r"state\.json: 'step' must be a whole number, not 'x'"),
+        (partial(write_state, step=3), r"state\.json is not what this version .* at step 4"),
+        (partial(write_state, position={}, seconds=math.nan), "is not what this version of scones"),
+        (lambda run: pipe(run / "training" / "log.jsonl"), "is damaged: it is not a file"),
+        (lambda run: pipe(run / "training" / "run.json"), "is damaged: it is not a file"),
+    ],
+)
+def test_a_run_that_is_not_understood_is_refused_and_nothing_is_moved(
+    damage: Callable[[Path], object], said: str, runs: Path, run_training, tmp_path: Path
+) -> None:
+    run = shutil.copytree(runs / "stopped", tmp_path / "run")
+    damage(run)
+    before = sorted(run.rglob("*"))
+    with pytest.raises(SconesError, match=said):
+        run_training(run, {"checkpoint_every": 2, "max_steps": 8})
+    assert sorted(run.rglob("*")) == before
+
+
+def test_a_checkpoint_of_another_model_is_refused(runs: Path, run_training, tmp_path: Path) -> None:
+    run_training(tmp_path / "run", {"max_steps": 1}, small_model(layers=2))
+    shutil.copytree(newest(runs / "stopped"), newest(tmp_path / "run").with_name("step-00000004"))
+    with pytest.raises(SconesError, match="step 4 is of a model of other sizes; move it elsewhere"):
+        run_training(tmp_path / "run", {"max_steps": 2}, small_model(layers=2))

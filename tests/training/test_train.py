@@ -191,6 +191,9 @@ def test_weights_to_start_from_count_at_the_beginning_only(run_training, tmp_pat
     assert not run.exists()
     options = {"start_from": start, "learning_rate": 1e-30, "max_steps": 1}
     run_training(run, options)
+    shutil.rmtree(run / "last")
+    (checkpoint := run / "training" / "checkpoints" / "step-00000001").rename(f"{checkpoint}.bak")
+    run_training(run, options)  # from the beginning
     after = weights(run / "last")
     for name, tensor in weights(start).items():
         torch.testing.assert_close(after[name], tensor, atol=1e-20, rtol=0)
