@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
+from scones.cli import printable
 from scones.errors import SconesError
 from scones.options import REQUIRED, option
 from scones.search.options import ExactLimits
@@ -166,7 +167,7 @@ def table(
         if row is None:
             made.add_section()
         else:
-            made.add_row(*row)
+            made.add_row(*map(printable, row))
     if total:
         made.rows[-1].style = "bold"
     return made

@@ -8,6 +8,7 @@ skipped as too long) counts for BLEU and for nothing else.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,6 +30,10 @@ class Output:
     """Whether it has no pieces."""
     finished: bool
     """False where the length limit cut it, so that it is no whole translation."""
+
+    def __post_init__(self) -> None:
+        if self.log_prob is not None and math.isnan(self.log_prob):
+            raise ValueError("a log-probability is not a number")
 
 
 @dataclass(frozen=True)

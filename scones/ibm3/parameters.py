@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -239,7 +240,7 @@ def _array(folder: Path, name: str) -> NDArray[Any]:
     try:
         # A plain array over the map: indexing a np.memmap costs several times as much.
         return np.asarray(np.load(regular(path), mmap_mode="r", allow_pickle=False))
-    except (ValueError, EOFError, OSError):
+    except (ValueError, EOFError, OSError, SyntaxError, TokenError):
         raise _damaged(path, "it is no array") from None
 
 

@@ -112,13 +112,20 @@ class Logger:
         if self._writer is not None:
             self._writer.close()
 
-    def begin(self, step: int) -> None:
-        """Open the log behind a step; what was logged after it will happen again, so it goes."""
+    def begin(self, step: int, validations: int) -> None:
+        """Open the log behind a step; what was logged after it will happen again, so it goes.
+
+        So do validations of that step beyond a number of them: those of an end that was not made.
+        """
         self._bar.start()
         if self._folder is None:
             return
         log = self._folder / "log.jsonl"
-        kept = [json.dumps(event) + "\n" for event in read_log(log) if event["step"] <= step]
+        kept = []
+        for event in read_log(log):
+            validations -= event["event"] == "validate" and event["step"] == step
+            if event["step"] < step or (event["step"] == step and validations >= 0):
+                kept.append(json.dumps(event) + "\n")
         write_file(log, "".join(kept))
         self._file = log.open("a", encoding="utf-8")
         if self._wants_tensorboard:

@@ -262,7 +262,9 @@ class _Run:
             checkpoint.put_back(self.model, self.optimizer, self.processes.rank)
             state = checkpoint.state
             self.logger.info(f"Going on from step {state.step}.")
-        self.logger.begin(state.step)
+        # A run that has ended validated more; those that its end makes stay in the log then.
+        at_the_end = 2 * self.processes.broadcast(lambda: self._ended_at(state.step))
+        self.logger.begin(state.step, at_the_end + (state.step % self.options.validate_every == 0))
         return state
 
     def go(self) -> TrainResult:
@@ -391,16 +393,19 @@ class _Run:
     def _end(self) -> None:
         """Validate; average the last few weights where asked for; keep the last ones."""
         self._note(self.steps.finish())
-        last = self.folder / "last"
-        written = self.processes.broadcast(lambda: _facts_of(last))
-        if written is not None and written.steps == self.state.step:
-            return  # `last` is written when all the rest was
+        if self.processes.broadcast(lambda: self._ended_at(self.state.step)):
+            return
         if self.state.step % self.options.validate_every:  # or the loop has just done it
             self._validate()
         self._checkpoint()
         if self.options.average_last > 1:
             self._validate_average()
-        self._save(last, None)
+        self._save(self.folder / "last", None)
+
+    def _ended_at(self, step: int) -> bool:
+        """Whether the run has ended at a step before: `last` is written when all the rest was."""
+        written = _facts_of(self.folder / "last")
+        return written is not None and written.steps == step
 
     def _validate_average(self) -> None:
         """Try the mean of the last checkpoints, which is kept if its BLEU is the best so far."""

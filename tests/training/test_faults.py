@@ -167,8 +167,8 @@ def write_state(run: Path, **changes: Any) -> None:
         (partial(write_state, step="x"), r"state\.json: 'step' must be a whole number, not 'x'"),
         (partial(write_state, step=3), r"state\.json is not what this version .* at step 4"),
         (partial(write_state, position={}, seconds=math.nan), "is not what this version of scones"),
-        (lambda run: pipe(run / "training" / "log.jsonl"), "is damaged: it is not a file"),
-        (lambda run: pipe(run / "training" / "run.json"), "is damaged: it is not a file"),
+        (lambda run: pipe(run / "training" / "log.jsonl"), "is not a regular file"),
+        (lambda run: pipe(run / "training" / "run.json"), "is not a regular file"),
     ],
 )
 def test_a_run_that_is_not_understood_is_refused_and_nothing_is_moved(
