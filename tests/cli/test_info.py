@@ -115,13 +115,13 @@ def test_a_store(tiny_store: Path, scones: Scones) -> None:
 def test_nothing_that_a_stranger_wrote_moves_the_terminal(
     tiny_model: Path, tmp_path: Path, scones: Scones
 ) -> None:
-    model, strange = shutil.copytree(tiny_model, tmp_path / "model"), "\x1b[31m\n\x9b\u202e\ud800"
+    model, strange = shutil.copytree(tiny_model, tmp_path / "model"), "\x1b[31m\n\x9b\u202e"
     config = json.loads((model / "config.json").read_text())
     config["scones"]["source_language"] = strange
     config["scones"]["scores"] = {strange: [strange], "files": 3, "total_bytes": strange}
     (model / "config.json").write_text(json.dumps(config))
     (model / "\x1b[2J").touch()
-    for words in ([model], [model, "--json"], [f"nowhere{strange}"]):
+    for words in ([model], [model, "--json"], [f"nowhere{strange}\ud800"]):
         done = scones("info", *words)
         assert all(line.isprintable() for line in (done.out + done.err).split("\n"))
         assert done.code == (0 if model in words else 2)
