@@ -46,6 +46,7 @@ class FolderKind:
 
     def check(self, folder: Path, overwrite: bool) -> None:
         """Refuse a name under which such a folder must not be made, since something is there."""
+        _remove_leftovers(folder.resolve())  # one may have been killed when all but this was done
         if not folder.exists():
             return
         if not overwrite:
