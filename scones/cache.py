@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from scones.files import damaged, file_digest, write_file
+from scones.files import damaged, file_digest, real, write_file
 
 _SETTLED = 2.0
 """Seconds after which a file that is changed again has another time, on any file system."""
@@ -37,7 +37,7 @@ def once_a_state(
     The state of a file is its size, inode and time of change, which no program can set back.
     """
     try:
-        stats = {str(path.resolve()): path.stat() for path in files}
+        stats = {str(real(path)): path.stat() for path in files}
     except OSError:  # something is missing, which the check will say
         check()
         return

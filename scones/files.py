@@ -46,7 +46,7 @@ class FolderKind:
 
     def check(self, folder: Path, overwrite: bool) -> None:
         """Refuse a name under which such a folder must not be made, since something is there."""
-        _remove_leftovers(folder.resolve())  # one may have been killed when all but this was done
+        _remove_leftovers(real(folder))  # one may have been killed when all but this was done
         if not folder.exists():
             return
         if not overwrite:
@@ -74,7 +74,7 @@ def new_folder(
     On any exception it is removed, with the parents that were made for it, and `target` is as it
     was before. What may be overwritten is for its `kind` to say.
     """
-    given, target = target, target.resolve()  # a link stays, and leads to the new folder
+    given, target = target, real(target)
     _remove_leftovers(target)
     if kind is not None:
         kind.check(given, overwrite)
@@ -182,9 +182,23 @@ def _lock(handle: int, folder: Path, wait: bool) -> None:
 
 
 def write_file(path: Path, content: bytes | str) -> None:
-    """Replace `path` by `content` in one step: a reader sees the old file or the new one."""
-    with _replaced(Path(path)) as beside:
-        beside.write_bytes(content.encode() if isinstance(content, str) else content)
+    """Replace `path` by `content` in one step: a reader sees the old file or the new one.
+
+    A device or a pipe is written to; a pipe that nobody reads is refused, not waited for.
+    """
+    path, content = Path(path), content.encode() if isinstance(content, str) else content
+    if path.exists() and not path.is_file():
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_NONBLOCK), "wb") as device:
+            os.set_blocking(device.fileno(), True)
+            device.write(content)
+        return
+    with _replaced(path) as beside:
+        beside.write_bytes(content)
+
+
+def real(path: Path) -> Path:
+    """Where links lead: they stay, and lead to what is new."""
+    return Path(os.path.realpath(path))  # unlike `resolve` it takes links that lead to themselves
 
 
 def write_tensors(
@@ -269,10 +283,7 @@ def sync_folder(folder: Path) -> None:
 @contextmanager
 def _replaced(path: Path) -> Iterator[Path]:
     """A hidden name to write to; that file takes the place of `path` when all went well."""
-    if path.exists() and not path.is_file():
-        yield path  # a device or a pipe is written to
-        return
-    path = path.resolve()
+    path = real(path)
     with _beside(path) as hidden:
         yield hidden / "new"
         _sync_entry(hidden / "new")

@@ -15,6 +15,8 @@ An exported folder is a CTranslate2 model that `scones.load` opens too:
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import random
 import tempfile
@@ -106,7 +108,9 @@ def export(
             "check": {"text": "given" if sentences else "random pieces", **asdict(result)},
             "digests": {name: file_digest(hidden / name) for name in _FILES},
         }
-        write_json(hidden / "config.json", read_json(hidden / "config.json") | {"scones": ours})
+        theirs = read_json(hidden / "config.json")
+        ours["digests"]["config"] = _digest_of(theirs)
+        write_json(hidden / "config.json", theirs | {"scones": ours})
         write_file(hidden / "README.md", _card(ours, is_softmax=_output(folder).is_softmax))
         size = sum(path.stat().st_size for path in hidden.iterdir())
     return Exported(target, quantization, size, result)
@@ -126,6 +130,9 @@ def open_export(
     try:
         sizes = from_section(ModelConfig, facts.others["model"], f"{config.path} is damaged")
         digests = {name: config.digests[name] for name in _FILES}
+        theirs = {name: value for name, value in config.pegasus.items() if name != "scones"}
+        if config.digests.get("config") not in (None, _digest_of(theirs)):
+            raise ValueError  # earlier versions wrote no digest of it
     except (KeyError, TypeError, ValueError, AttributeError):
         raise SconesError(f"{config.path} is damaged; export the model again.") from None
     check_digests(folder, digests, "export the model again", verify)
@@ -133,6 +140,10 @@ def open_export(
         shape = Transformer(sizes).eval()
     opened = ModelFolder(shape, (folder / SUBWORDS).read_bytes(), facts)
     return opened, CTranslate2Searcher(folder, opened)
+
+
+def _digest_of(config: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
 
 
 def _card(ours: dict[str, Any], *, is_softmax: bool) -> str:

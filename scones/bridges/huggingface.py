@@ -296,8 +296,14 @@ def _banned_tokens(model: PreTrainedModel) -> list[int]:
 
 # Opening a converted model that was saved with `save_pretrained`.
 
-_NOT_FOLLOWED = ("attn_implementation", "auto_map", "fusion_config", "quantization_config")
-"""Keys of config.json that make transformers load other code."""
+_NOT_FOLLOWED = (
+    "attn_implementation",
+    "auto_map",
+    "fusion_config",
+    "quantization_config",
+    "transformers_weights",
+)
+"""Keys of config.json that make transformers load other code or other files."""
 
 
 def load_converted(folder: Path | str) -> PreTrainedModel:

@@ -112,13 +112,13 @@ class ModelFacts:
     """Keys that only other versions know, and what an export says of its engine."""
 
     @classmethod
-    def from_json(cls, section: Mapping[str, Any]) -> ModelFacts:
-        """Take the section as it is; `ModelFolder.load` checks what it cannot do without."""
+    def from_json(cls, section: Mapping[str, Any], origin: str = "scones") -> ModelFacts:
+        """Take the section, each entry of the type that it should have."""
         known = {one.name for one in fields(cls)} - {"others"}
-        said: dict[str, Any] = {name: section.get(name) for name in known}
+        said: dict[str, Any] = {name: section[name] for name in known & section.keys()}
         apart = {*known, "format", "storage", "digests"}
         others = {name: value for name, value in section.items() if name not in apart}
-        return cls(**said, others=others)
+        return from_section(cls, {**said, "others": others}, origin)
 
     def to_json(self, storage: str = "float32") -> dict[str, Any]:
         section: dict[str, Any] = {"format": FORMAT}
@@ -194,10 +194,7 @@ class FolderConfig:
         digests = ours.get("digests", {})
         if not isinstance(digests, dict):
             raise damaged(folder / "config.json", "its digests are none")
-        facts = ModelFacts.from_json(ours)
-        languages = facts.source_language, facts.target_language
-        if not isinstance(facts.output, dict) or not all(isinstance(one, str) for one in languages):
-            raise damaged(folder / "config.json", "the output layer or a language is missing")
+        facts = ModelFacts.from_json(ours, f"{folder / 'config.json'} is damaged")
         return cls(folder, config, ours.get("storage", "float32"), facts, digests)
 
     @property

@@ -142,20 +142,21 @@ class Checkpoints:
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Write a checkpoint and remove those that are too old."""
-        step = checkpoint.state.step
-        if step in self.steps():
-            return
+        if checkpoint.state.step not in self.steps():
+            self._write(checkpoint)
+        # Old ones go only now, when a newer one is safe.
+        no_longer_needed = self._folder.glob(".step-*")  # damaged, or left by a killed writer
+        for old in (*map(self._path, self.steps()[: -self._keep]), *no_longer_needed):
+            _remove(old)
+
+    def _write(self, checkpoint: Checkpoint) -> None:
         # Written under another name and renamed: a checkpoint is there as a whole or not at all.
-        with new_folder(self._path(step)) as hidden:
+        with new_folder(self._path(checkpoint.state.step)) as hidden:
             write_tensors(hidden / "model.safetensors", checkpoint.weights)
             write_tensors(hidden / "optimizer.safetensors", checkpoint.optimizer)
             write_json(hidden / "state.json", dataclasses.asdict(checkpoint.state))
             digests = {name: file_digest(hidden / name) for name in _FILES}
             write_json(hidden / _DIGESTS, digests)
-        # Old ones go only now, when a newer one is safe.
-        no_longer_needed = self._folder.glob(".step-*")  # damaged, or left by a killed writer
-        for old in (*map(self._path, self.steps()[: -self._keep]), *no_longer_needed):
-            _remove(old)
 
     def newest(self) -> Checkpoint | None:
         """The newest checkpoint that is whole; damaged newer ones are put out of the way."""

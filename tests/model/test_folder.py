@@ -127,7 +127,7 @@ FLOATS, INT8 = "model.safetensors", "model.int8.safetensors"
             config(lambda all: all.update(vocab_size="many")),
             "'vocabulary' must be a whole number, not 'many'",
         ),
-        ("float32", config(lambda all: all["scones"].update(output=3)), "output layer"),
+        ("float32", config(lambda all: all["scones"].update(output=3)), "'output' must be"),
         (
             "float32",
             number(FLOATS, "model.decoder.layers.1.fc1.weight", float("nan")),
