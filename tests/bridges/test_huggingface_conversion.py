@@ -116,6 +116,9 @@ def test_a_model_in_several_files_opens_too(tmp_path: Path) -> None:
     convert(model, batches)
     model.save_pretrained(tmp_path, max_shard_size="10KB")
     assert not (tmp_path / "model.safetensors").exists()
+    # None of these is followed: they would lead transformers to other code and other weights.
+    config(attn_implementation="some/kernel", quantization_config={"quant_method": "?"})(tmp_path)
+    config(auto_map={"AutoModel": "evil.Model"}, transformers_weights="../a.safetensors")(tmp_path)
     expected, _ = real_logits(model, batches)
     assert torch.equal(real_logits(load_converted(tmp_path).eval(), batches)[0], expected)
 
@@ -209,14 +212,3 @@ def test_other_folders_are_refused(
     damage(tmp_path / "model")
     with pytest.raises(SconesError, match=reason):
         load_converted(tmp_path / "model")
-
-
-def test_what_would_lead_transformers_elsewhere_is_not_followed(tmp_path: Path) -> None:
-    model = tiny("t5")
-    convert(model, [labelled([3], model)])
-    model.save_pretrained(tmp_path)
-    config(attn_implementation="somebody/kernel", quantization_config={"quant_method": "?"})(
-        tmp_path
-    )
-    config(auto_map={"AutoModel": "evil.Model"}, transformers_weights="../outside.bin")(tmp_path)
-    assert type(load_converted(tmp_path)) is type(model)

@@ -58,12 +58,10 @@ def no_file_larger_than(size: int) -> Iterator[None]:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def in_a_process(
-    *arguments: object, stdin: bytes = b"", first: Callable[[], object] | None = None
-) -> Done:
+def in_a_process(*words: object, stdin: bytes, first: Callable[[], None] | None = None) -> Done:
     """Run a command in a process of its own, in which something else is done first."""
     process = subprocess.run(
-        [sys.executable, "-m", "scones", *map(str, arguments)],
+        [sys.executable, "-m", "scones", *map(str, words)],
         input=stdin,
         capture_output=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},

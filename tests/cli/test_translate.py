@@ -158,19 +158,6 @@ def test_each_line_is_answered_while_the_input_is_open_until_ctrl_c(
         assert process.stderr.read() == b""
 
 
-def test_a_reader_that_goes_away_is_no_error(tiny_model: Path) -> None:
-    with start(tiny_model) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        say(process, b"Tee")
-        process.stdout.close()
-        process.stdin.write(b"Sahne\n")
-        process.stdin.close()
-        process.wait(timeout=20)
-        assert process.stderr.read() == b""
-
-
 def test_scores_are_those_of_the_translator(
     tiny_model: Path,
     tmp_path: Path,
