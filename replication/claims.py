@@ -1,0 +1,572 @@
+"""The paper's claims: each a rule on the table, with one outcome of three.
+
+What a claim says, its rule, the reason for it and the rule before it are data (claims.toml). Here
+are the numbers that the rules speak of: most are contrasts (see `significance`), a few count.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+
+from replication.significance import SEED, Contrast, Term, Test, holm, mcnemar
+from replication.table import CONVERGED, LARGE, MAIN, NEWS, SMALL, SOFTMAX, Json, Key, Number, Table
+from scones.text.reading import read_texts
+
+LEVEL = 0.05
+SEARCHES = {"greedy": "greedy", "beam4": "beam 4"}
+MARGIN = 0.5
+"""BLEU points that equal quality may lack."""
+KEPT = 90.0
+"""Modes are adequate if exact search keeps this part, in per cent, of the BLEU of beam 4."""
+EQUAL_BLEU = 0.1
+"""A cheaper beam has the same quality if it lacks no more than this."""
+AMBIGUOUS = 0.5
+"""Synthetic languages of this temperature or more decide claim 9."""
+COLLAPSED = 0.5
+"""A run with less than this part of its twin's BLEU has learned nothing, and decides nothing."""
+IMPUTATIONS = 2_000
+
+Pairs = list[tuple[str, Key, Key]]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the numbers say to a claim."""
+
+    numbers: str
+    effect: float | None = None
+    """Above 0 in the direction of the claim; None: nothing can be said."""
+    p: float | None = None
+    """None: decided without a test."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim, judged."""
+
+    number: str
+    about: Json
+    """What claims.toml says of it."""
+    outcome: str
+    found: Found
+    adjusted: float | None
+    converged: str
+    """The same number of the systems that were trained to the end, where there are some."""
+
+    def __getattr__(self, name: str) -> str:
+        """Give what claims.toml says."""
+        if name not in self.about:
+            raise AttributeError(name)
+        return str(self.about[name])
+
+
+# Contrasts.
+
+
+def _pairs(table: Table, variant: str, metric: str = "bleu", cross: bool = False) -> Pairs:
+    """Give tuned SCONES and softmax on the news test; `cross` is greedy against beam 4."""
+    found: Pairs = []
+    for direction in table.directions(variant):
+        tuned = table.tuned(variant, direction)
+        for search in ("greedy",) if cross else SEARCHES:
+            other = "beam4" if cross else search
+            first = Key(variant, direction, tuned or "", NEWS, search, metric)
+            second = Key(variant, direction, SOFTMAX, NEWS, other, metric)
+            if table.get(first) and table.get(second):
+                found.append((direction, first, second))
+    return found
+
+
+def _terms(
+    pairs: Iterable[tuple[str, Key, Key]], of: Callable[..., float], sign: float = 1.0
+) -> tuple[Term, ...]:
+    known = list(pairs)
+    return tuple(Term(one, sign / len(known), keys, of) for one, *keys in known)
+
+
+def _minus(first: float, second: float) -> float:
+    return first - second
+
+
+def _gain(first: float, second: float) -> float:
+    """Relative, in per cent."""
+    return 100 * (first / second - 1)
+
+
+def _kept(first: float, second: float) -> float:
+    return 100 * first / second
+
+
+def _spared(softmax_4: float, softmax_wide: float, small_4: float, small_wide: float) -> float:
+    """By how much less BLEU falls from beam 4 to the widest beam."""
+    return (softmax_4 - softmax_wide) - (small_4 - small_wide)
+
+
+def widest(table: Table, variant: str, direction: str, *runs: str) -> int | None:
+    """Give the widest beam that all of these were searched with, if it is wider than 4."""
+    sizes = [set(table.beams(variant, direction, run)) for run in runs]
+    common = set.intersection(*sizes)
+    return max(common) if common and 4 in common and max(common) > 4 else None
+
+
+def _searched(
+    table: Table, variant: str, searches: Callable[[str], Sequence[tuple[str, str]] | None]
+) -> Iterator[tuple[str, ...]]:
+    """Give the BLEU keys of searches on the first sentences, where all were run."""
+    for direction in table.directions(variant):
+        asked = searches(direction) or ()
+        part = table.part(variant, direction)
+        keys = [Key(variant, direction, run, part, search, "bleu") for run, search in asked]
+        if keys and all(table.get(key) for key in keys):
+            yield (direction, *keys)  # type: ignore[misc]
+
+
+def _best_alpha(table: Table, variant: str) -> Iterator[Term]:
+    """Compare the α chosen on the development set with the α of the fewest errors, held out."""
+    found = []
+    for direction in table.directions(variant):
+        alphas, tuned = table.alphas(variant, direction), table.tuned(variant, direction)
+        searched = [run for run in alphas if table.beams(variant, direction, run)]
+        size = widest(table, variant, direction, *searched) if searched else None
+        if tuned is None or size is None:
+            continue
+        part = table.part(variant, direction)
+
+        def of(run: str, search: str, metric: str, d: str = direction, part: str = part) -> float:
+            number = table.get(Key(variant, d, run, part, search, metric))
+            return float("nan") if number is None else number.value
+
+        # Of equals the larger α, which makes it harder for the claim.
+        fewest = min(searched, key=lambda run: (of(run, f"beam{size}", "errors.share"), -alphas[run]))
+        truest = max(searched, key=lambda run: (of(run, "exact", "bleu"), alphas[run]))
+        rival = max(fewest, truest, key=alphas.__getitem__)
+        sign = float(np.sign(alphas[tuned] - alphas[rival]))
+        keys = [Key(variant, direction, run, NEWS, "greedy", "bleu") for run in (tuned, rival)]
+        found.append((direction, sign, keys))
+    for direction, sign, keys in found:
+        yield Term(direction, sign / len(found), keys, _minus)
+
+
+def _smoothed(table: Table, variant: str) -> Pairs:
+    """Give SCONES without and with label smoothing at the same α."""
+    found: Pairs = []
+    for direction in table.directions(variant):
+        runs = table.runs(variant, direction)
+        twins = {alpha: run for run, alpha in table.alphas(variant, direction).items()}
+        for run, one in runs.items():
+            if one.layer == "scones" and one.label_smoothing and one.alpha in twins:
+                for search in SEARCHES:
+                    plain = Key(variant, direction, twins[one.alpha], NEWS, search, "bleu")
+                    found.append((direction, plain, plain._replace(run=run)))
+    return [one for one in found if table.get(one[1]) and table.get(one[2])]
+
+
+def _collapsed(table: Table, pair: tuple[str, Key, Key]) -> bool:
+    plain, smoothed = (table.get(key) for key in pair[1:])
+    return plain is None or smoothed is None or smoothed.value < COLLAPSED * plain.value
+
+
+def contrasts(table: Table, variant: str = MAIN) -> dict[str, Contrast]:
+    """Give all contrasts that there are numbers for, by the claim."""
+    gains = _pairs(table, variant)
+    rich = [pair for pair in gains if "de" in pair[0].split("-")]
+    poor = [pair for pair in gains if pair not in rich]
+    less_data = (*_terms(poor, _gain), *_terms(rich, _gain, -1.0)) if rich and poor else ()
+
+    def curse(direction: str) -> list[tuple[str, str]] | None:
+        size = widest(table, variant, direction, SOFTMAX, SMALL)
+        both = [(run, search) for run in (SOFTMAX, SMALL) for search in ("beam4", f"beam{size}")]
+        return None if size is None else both
+
+    exact = [(SMALL, "exact"), (SOFTMAX, "exact")]
+    kept = [(SMALL, "exact"), (SMALL, "beam4")]
+    learned = [pair for pair in _smoothed(table, variant) if not _collapsed(table, pair)]
+    ter = ((one, second, first) for one, first, second in _pairs(table, variant, "ter"))
+    found: dict[str, tuple[Sequence[Term], float]] = {
+        "1": (_terms(gains, _minus), 0.0),
+        "2": (less_data, 0.0),
+        "3": (_terms(_pairs(table, variant, cross=True), _minus), -MARGIN),
+        "5": (_terms(_searched(table, variant, curse), _spared), 0.0),
+        "6a": (_terms(_searched(table, variant, lambda _: exact), _minus), 0.0),
+        "6b": (_terms(_searched(table, variant, lambda _: kept), _kept), KEPT),
+        "8": (tuple(_best_alpha(table, variant)), 0.0),
+        "10": (_terms(learned, _minus), -MARGIN),
+        "11 chrF": (_terms(_pairs(table, variant, "chrf"), _minus), 0.0),
+        "11 TER": (_terms(ter, _minus), 0.0),
+    }
+    before = "" if variant == MAIN else f"{variant}, "
+    return {
+        name: Contrast(f"{before}claim {name}", tuple(terms), null)
+        for name, (terms, null) in found.items()
+        if terms
+    }
+
+
+def marks(table: Table) -> Iterator[Contrast]:
+    """Give the differences that tables mark: every run against softmax of its seed and search."""
+    for variant in dict.fromkeys(one.variant for one in table.numbers):
+        for direction in table.directions(variant):
+            yield from _marks_of(table, variant, direction)
+
+
+def _marks_of(table: Table, variant: str, direction: str) -> Iterator[Contrast]:
+    runs = table.runs(variant, direction)
+    scores = [one for one in table.numbers if one.key[:2] == (variant, direction)]
+    for one in scores:
+        if one.metric != "bleu" or one.role != "test" or one.system == SOFTMAX:
+            continue
+        seeded = {run: other for run, other in runs.items() if other.seed == one.seed}
+        against = [SOFTMAX] if one.set != NEWS or one.alpha is None else [SOFTMAX, "softmax-ls"]
+        for baseline in (run for run, other in seeded.items() if other.system in against):
+            other = one.key._replace(run=baseline)
+            if table.get(other) is not None:
+                yield Contrast(mark_name(one.key, baseline), (Term("", 1.0, (one.key, other), _minus),))
+
+
+def mark_name(key: Key, baseline: str) -> str:
+    place = key.direction if key.variant == MAIN else f"{key.variant} {key.direction}"
+    return f"{place}: {key.run} against {baseline}, {key.set}, {key.search}"
+
+
+# What the numbers say to each claim.
+
+
+def judge(table: Table, tests: Mapping[str, Test]) -> list[Verdict]:
+    """Judge all claims, in the order of claims.toml."""
+    claims: dict[str, Json] = tomllib.loads((Path(__file__).parent / "claims.toml").read_text())
+    found = {number: _found(number, table, tests, MAIN) for number in claims}
+    beside = {number: _found(number, table, tests, CONVERGED) for number in claims}
+    adjusted = holm({number: one.p for number, one in found.items() if one.p is not None})
+    return [
+        Verdict(
+            number,
+            about,
+            _outcome(found[number], adjusted.get(number)),
+            found[number],
+            adjusted.get(number),
+            "" if beside[number].effect is None else beside[number].numbers,
+        )
+        for number, about in claims.items()
+    ]
+
+
+def _outcome(found: Found, adjusted: float | None) -> str:
+    if found.effect is None or found.effect == 0 or (adjusted is not None and adjusted >= LEVEL):
+        return "not confirmed"
+    return "confirmed" if found.effect > 0 else "opposite"
+
+
+def _found(number: str, table: Table, tests: Mapping[str, Test], variant: str) -> Found:
+    others = {"4": _speed, "7": search_errors, "9": _ambiguity}
+    if number in others:
+        return others[number](table, variant)
+    known = contrasts(table, variant)
+    if number == "11":
+        return _second_metrics(known, tests)
+    if number == "10" and number not in known:
+        return _smoothing(table, variant)
+    one = known.get(number)
+    test = None if one is None else tests.get(one.name)
+    if one is None or test is None:
+        return Found("not measured, or no test is stored.")
+    return Found(_SAY[number](table, one, test), test.value - test.null, test.p)
+
+
+def interval(test: Test, unit: str = "") -> str:
+    """Show a value with its interval."""
+    return f"{signed(test.value)}{unit} [{signed(test.low)}, {signed(test.high)}]"
+
+
+def signed(value: float, digits: int = 1) -> str:
+    """Show a difference."""
+    return f"{value:+.{digits}f}".replace("-", "−")
+
+
+def by_direction(table: Table, one: Contrast) -> dict[str, float]:
+    """Give the mean of a contrast's terms in every direction."""
+    values: dict[str, list[float]] = {}
+    for term in one.terms:
+        scores = [number.value for key in term.keys if (number := table.get(key))]
+        values.setdefault(term.direction, []).append(float(term.of(*scores)))
+    return {direction: fmean(found) for direction, found in values.items()}
+
+
+def _each(table: Table, one: Contrast, shown: Callable[[float], str] = signed) -> str:
+    return ", ".join(f"{name} {shown(value)}" for name, value in by_direction(table, one).items())
+
+
+def _percent(value: float) -> str:
+    return f"{value:.0f} %"
+
+
+def _proved(table: Table, one: Contrast, run: str) -> str:
+    numbers = [
+        table.get(key._replace(metric="proved"))
+        for term in one.terms
+        for key in term.keys
+        if key.search == "exact" and key.run == run
+    ]
+    known = [number for number in numbers if number is not None]
+    proved, sentences = sum(n.value for n in known), sum(n.sentences or 0 for n in known)
+    return f"{proved / sentences:.0%} of {sentences:,} modes proved" if sentences else "none proved"
+
+
+def _say_gains(table: Table, one: Contrast, test: Test) -> str:
+    ahead = sum(term.of(*(table.get(k).value for k in term.keys)) > 0 for term in one.terms)  # type: ignore[union-attr]
+    return f"{interval(test)} BLEU over {len(one.terms)} differences, {ahead} of them gains"
+
+
+def _say_less_data(table: Table, one: Contrast, test: Test) -> str:
+    found = by_direction(table, one)
+    groups = {"de": [], "fi, lt": []}  # type: dict[str, list[float]]
+    for direction, gain in found.items():
+        groups["de" if "de" in direction.split("-") else "fi, lt"].append(gain)
+    means = {name: signed(fmean(gains)) for name, gains in groups.items()}
+    return f"gain {means['fi, lt']} % (fi, lt) against {means['de']} % (de): {interval(test)} points"
+
+
+def _say_curse(table: Table, one: Contrast, test: Test) -> str:
+    beams = sorted({int(key.search[4:]) for term in one.terms for key in term.keys} - {4})
+    widths = f"beam {beams[0]:,} to {beams[-1]:,}" if len(beams) > 1 else f"beam {beams[0]:,}"
+    return f"{interval(test)} BLEU less lost than softmax from beam 4 to the widest ({widths})"
+
+
+_SAY: Mapping[str, Callable[[Table, Contrast, Test], str]] = {
+    "1": _say_gains,
+    "2": _say_less_data,
+    "3": lambda table, one, test: f"{interval(test)} BLEU; {_each(table, one)}",
+    "5": _say_curse,
+    "6a": lambda table, one, test: (
+        f"{interval(test)} BLEU of exact search; {_proved(table, one, SMALL)} with α = 0.2, "
+        f"{_proved(table, one, SOFTMAX)} with softmax"
+    ),
+    "6b": lambda table, one, test: (
+        f"{test.value:.0f} % [{test.low:.0f}, {test.high:.0f}] kept; "
+        f"{_each(table, one, _percent)}; {_proved(table, one, SMALL)}"
+    ),
+    "8": lambda table, one, test: f"{interval(test)} BLEU; {_each(table, one)}",
+    "10": lambda table, one, test: f"{interval(test)} BLEU without it; {_each(table, one)}",
+}
+
+
+def _second_metrics(known: Mapping[str, Contrast], tests: Mapping[str, Test]) -> Found:
+    """Both metrics have to be beyond chance, and of one sign."""
+    names = {metric: known.get(f"11 {metric}") for metric in ("chrF", "TER")}
+    found = {metric: tests.get(one.name) for metric, one in names.items() if one is not None}
+    both = {metric: test for metric, test in found.items() if test is not None}
+    if len(both) < len(names):
+        return Found("not measured, or no test is stored.")
+    numbers = f"chrF {interval(both['chrF'])}, TER {interval(both['TER'])} (above 0: SCONES better)"
+    values = [test.value for test in both.values()]
+    effect = min(values, key=abs) if min(values) > 0 or max(values) < 0 else 0.0
+    return Found(numbers, effect, max(test.p for test in both.values()))
+
+
+def _smoothing(table: Table, variant: str) -> Found:
+    pairs = _smoothed(table, variant)
+    if not pairs:
+        return Found("no system was trained with and without it at the same α.")
+    said = []
+    for direction, plain, smoothed in pairs:
+        scores = [number.value for key in (plain, smoothed) if (number := table.get(key))]
+        said.append(f"{direction}, {SEARCHES[plain.search]}: {scores[0]:.1f} → {scores[1]:.1f}")
+    return Found(f"collapsed ({'; '.join(said)}): it decides nothing")
+
+
+def _speed(table: Table, variant: str) -> Found:
+    """SCONES greedy against softmax with beam 4, and with its cheapest beam of equal BLEU."""
+    factors, said = [], []
+    for direction in table.directions(variant):
+        part = table.part(variant, direction)
+        timed = [
+            one
+            for one in table.numbers
+            if one.key[:2] == (variant, direction) and one.metric == "sentences_per_second"
+        ]
+        beams = {(one.layer, one.search): one for one in timed if one.set == part}
+        fast = beams.get(("scones", "speed.1"))
+        rivals = [one for (layer, search), one in beams.items() if layer == SOFTMAX]
+        equal = [one for one in rivals if fast and _bleu(table, one) >= _bleu(table, fast) - EQUAL_BLEU]
+        slow = beams.get((SOFTMAX, "speed.4"))
+        if fast is None or slow is None or not equal:
+            continue
+        cheapest = max(equal, key=lambda one: one.value)
+        worst = min(_rounds(table, fast, other) for other in (slow, cheapest))
+        factors.append(worst - 1)
+        said.append(
+            f"{direction} {fast.value / slow.value:.2f}× softmax beam 4 and "
+            f"{fast.value / cheapest.value:.2f}× its beam {cheapest.search.partition('.')[2]} of "
+            f"equal BLEU, at least {worst:.2f}× in every round ({fast.device}); the paper 3.9×"
+        )
+    if not factors:
+        return Found("the speed of no direction was measured.")
+    return Found("; ".join(said), min(factors) if min(factors) > 0 or max(factors) < 0 else 0.0)
+
+
+def _bleu(table: Table, one: Number) -> float:
+    found = table.get(one.key._replace(metric="bleu"))
+    return float("nan") if found is None else found.value
+
+
+def _rounds(table: Table, fast: Number, slow: Number) -> float:
+    """Give by which factor one is faster in the round where it is least so."""
+    factors = []
+    for turn in range(1000):
+        times = [table.get(one.key._replace(metric=f"seconds.{turn}")) for one in (fast, slow)]
+        if times[0] is None or times[1] is None:
+            break
+        factors.append(times[1].value / times[0].value)
+    return min(factors, default=float("nan"))
+
+
+@dataclass(frozen=True)
+class _Errors:
+    """Search errors of a system with the widest beam, sentence by sentence as far as is known."""
+
+    differs: np.ndarray
+    """Whether the beam gave another text than exact search."""
+    proved: int
+    errors: int
+    """Among the proved."""
+    proofs: np.ndarray | None
+    """Which are proved, where that is stored."""
+
+    def draw(self, random: np.random.Generator) -> np.ndarray:
+        """Say which sentences are proved: as stored, else any that the counts allow."""
+        if self.proofs is not None:
+            return self.proofs
+        found = np.zeros(len(self.differs), dtype=bool)
+        for group, count in ((True, self.errors), (False, self.proved - self.errors)):
+            places = np.flatnonzero(self.differs == group)
+            found[random.choice(places, min(count, len(places)), replace=False)] = True
+        return found
+
+
+def _errors(table: Table, variant: str, direction: str, run: str, size: int) -> _Errors | None:
+    part = table.part(variant, direction)
+    beam = table.get(Key(variant, direction, run, part, f"beam{size}", "errors.share"))
+    exact = table.get(Key(variant, direction, run, part, "exact", "proved"))
+    if beam is None or exact is None or not beam.digest:
+        return None
+    texts = [read_texts(table.path(one)) for one in (beam, exact)]
+    differs = np.array([one != other for one, other in zip(*texts, strict=True)])
+    compared = table.get(beam.key._replace(metric="errors.compared"))
+    assert compared is not None
+    proofs = [
+        one.value > 0
+        for place in range(len(differs))
+        if (one := table.get(exact.key._replace(metric=f"proof.{place}")))
+    ]
+    known = np.array(proofs) if len(proofs) == len(differs) else None
+    return _Errors(differs, int(exact.value), round(beam.value * compared.value), known)
+
+
+def search_errors(table: Table, variant: str) -> Found:
+    """Compare search errors on the sentences that both systems prove.
+
+    Where it is not stored which those are, they are drawn at random among all that the stored
+    counts and texts allow, and the largest p-value of all draws counts.
+    """
+    found = []
+    for direction in table.directions(variant):
+        size = widest(table, variant, direction, SOFTMAX, SMALL)
+        if size is not None:
+            both = [_errors(table, variant, direction, run, size) for run in (SMALL, SOFTMAX)]
+            found += [tuple(one for one in both if one is not None)] if all(both) else []
+    if not found:
+        return Found("no direction has both systems searched exactly and with a wide beam.")
+    random = np.random.default_rng(SEED)
+    draws = np.zeros((IMPUTATIONS, 3), dtype=int)
+    stored = all(one.proofs is not None for both in found for one in both)
+    draws = draws[:1] if stored else draws
+    for draw in draws:
+        for small, softmax in found:
+            proved = small.draw(random) & softmax.draw(random)
+            fewer = int((proved & softmax.differs & ~small.differs).sum())
+            more = int((proved & small.differs & ~softmax.differs).sum())
+            draw += (fewer, more, int(proved.sum()))
+    fewer, more, sentences = (int(np.median(draws[:, place])) for place in range(3))
+    p = max(mcnemar(int(one), int(other)) for one, other, _ in np.unique(draws, axis=0))
+    total = sum(len(small.differs) for small, _ in found)
+    bounds = [
+        f"{name} {sum(one.errors for one in group) / total:.0%} to "
+        f"{sum(one.errors + len(one.differs) - one.proved for one in group) / total:.0%}"
+        for name, group in (("α = 0.2", [b[0] for b in found]), ("softmax", [b[1] for b in found]))
+    ]
+    own = [sum(b[i].errors for b in found) / sum(b[i].proved for b in found) for i in (0, 1)]
+    about = "" if stored else "about "
+    numbers = (
+        f"errors in {own[0]:.0%} (α = 0.2) and {own[1]:.0%} (softmax) of their own proved "
+        f"sentences; of {about}{sentences:,} that both prove, softmax alone errs in {about}{fewer}, "
+        f"α = 0.2 alone in {about}{more}. Of all {total:,}, the unproved counted as no error and "
+        f"as errors: {', '.join(bounds)}"
+    )
+    return Found(numbers, float(fewer - more), p)
+
+
+@dataclass(frozen=True)
+class Temperature:
+    """What exact search found in a synthetic language."""
+
+    gamma: float
+    bleu: Mapping[str, float]
+    """Of exact search, by system."""
+    proved: Mapping[str, float]
+    beam: float
+    """BLEU of softmax with beam 4."""
+    p: float | None
+    """α = 0.2 against softmax, two-sided."""
+
+    @property
+    def ahead(self) -> float:
+        """By how much BLEU α = 0.2 is ahead of the better of the others."""
+        return self.bleu[SMALL] - max(self.bleu[SOFTMAX], self.bleu[LARGE])
+
+
+def temperatures(table: Table) -> list[Temperature]:
+    """Give the synthetic languages that have softmax, α = 0.2 and α = 1, the mildest first."""
+    found = []
+    languages = {one.direction for one in table.numbers if one.direction.startswith("synthetic-")}
+    for direction in languages:
+        exact = [o for o in table.numbers if o.direction == direction and o.search == "exact"]
+        value = {(one.run, one.metric): one for one in exact}
+        if any((run, "bleu") not in value for run in (SOFTMAX, SMALL, LARGE)):
+            continue
+        beam = table.get(value[SOFTMAX, "bleu"].key._replace(search="beam4"))
+        tested = value.get((SMALL, "p"))
+        found.append(
+            Temperature(
+                float(direction.partition("-")[2]),
+                {run: one.value for (run, metric), one in value.items() if metric == "bleu"},
+                {r: o.value / (o.sentences or 1) for (r, m), o in value.items() if m == "proved"},
+                float("nan") if beam is None else beam.value,
+                # What is stored is sacreBLEU's, in effect one-sided.
+                None if tested is None else min(1.0, 2 * tested.value),
+            )
+        )
+    return sorted(found, key=lambda one: one.gamma)
+
+
+def _ambiguity(table: Table, variant: str) -> Found:
+    found = temperatures(table) if variant == MAIN else []
+    deciding = [one for one in found if one.gamma >= AMBIGUOUS]
+    if not deciding:
+        return Found("no synthetic language of that temperature was searched exactly.")
+    said = [
+        f"γ = {one.gamma:g}: {one.bleu[SMALL]:.1f} against {one.bleu[SOFTMAX]:.1f} (softmax) and "
+        f"{one.bleu[LARGE]:.1f} (α = 1) BLEU, {one.proved[SMALL]:.0%} proved"
+        + ("" if one.p is None else f", p = {one.p:.3f}")
+        for one in found
+    ]
+    tested = [one.p for one in deciding]
+    if any(p is None for p in tested):
+        return Found("; ".join(said))
+    ahead = [one.ahead for one in deciding]
+    effect = min(ahead, key=abs) if min(ahead) > 0 or max(ahead) < 0 else 0.0
+    return Found("; ".join(said), effect, max(p for p in tested if p is not None))
