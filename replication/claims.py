@@ -39,7 +39,9 @@ Pairs = list[tuple[str, Key, Key]]
 class Found:
     """What the numbers say to a claim."""
 
-    numbers: str
+    short: str
+    detail: str = ""
+    """Direction by direction, and what is proved."""
     effect: float | None = None
     """Above 0 in the direction of the claim; None: nothing can be said."""
     p: float | None = None
@@ -250,7 +252,7 @@ def judge(table: Table, tests: Mapping[str, Test]) -> list[Verdict]:
             _outcome(found[number], adjusted.get(number)),
             found[number],
             adjusted.get(number),
-            "" if beside[number].effect is None else beside[number].numbers,
+            "" if beside[number].effect is None else beside[number].short,
         )
         for number, about in claims.items()
     ]
@@ -275,7 +277,8 @@ def _found(number: str, table: Table, tests: Mapping[str, Test], variant: str) -
     test = None if one is None else tests.get(one.name)
     if one is None or test is None:
         return Found("not measured, or no test is stored.")
-    return Found(_SAY[number](table, one, test), test.value - test.null, test.p)
+    short, detail = _SAY[number](table, one, test)
+    return Found(short, detail, test.value - test.null, test.p)
 
 
 def interval(test: Test, unit: str = "") -> str:
@@ -301,6 +304,11 @@ def _each(table: Table, one: Contrast, shown: Callable[[float], str] = signed) -
     return ", ".join(f"{name} {shown(value)}" for name, value in by_direction(table, one).items())
 
 
+def _value(table: Table, key: Key) -> float:
+    number = table.get(key)
+    return float("nan") if number is None else number.value
+
+
 def _percent(value: float) -> str:
     return f"{value:.0f} %"
 
@@ -317,41 +325,50 @@ def _proved(table: Table, one: Contrast, run: str) -> str:
     return f"{proved / sentences:.0%} of {sentences:,} modes proved" if sentences else "none proved"
 
 
-def _say_gains(table: Table, one: Contrast, test: Test) -> str:
-    ahead = sum(term.of(*(table.get(k).value for k in term.keys)) > 0 for term in one.terms)  # type: ignore[union-attr]
-    return f"{interval(test)} BLEU over {len(one.terms)} differences, {ahead} of them gains"
+def _say_gains(table: Table, one: Contrast, test: Test) -> tuple[str, str]:
+    values = [term.of(*(_value(table, key) for key in term.keys)) for term in one.terms]
+    ahead = f"{sum(value > 0 for value in values)} of {len(values)} differences are gains"
+    return f"{interval(test)} BLEU", f"{ahead}; {_each(table, one)} (mean of both searches)"
 
 
-def _say_less_data(table: Table, one: Contrast, test: Test) -> str:
-    found = by_direction(table, one)
-    groups = {"de": [], "fi, lt": []}  # type: dict[str, list[float]]
-    for direction, gain in found.items():
+def _say_less_data(table: Table, one: Contrast, test: Test) -> tuple[str, str]:
+    groups: dict[str, list[float]] = {"fi, lt": [], "de": []}
+    for direction, gain in by_direction(table, one).items():
         groups["de" if "de" in direction.split("-") else "fi, lt"].append(gain)
-    means = {name: signed(fmean(gains)) for name, gains in groups.items()}
-    return f"gain {means['fi, lt']} % (fi, lt) against {means['de']} % (de): {interval(test)} points"
+    means = ", ".join(f"{name} {signed(fmean(gains))} %" for name, gains in groups.items())
+    return f"{interval(test)} points ({means})", _each(table, one)
 
 
-def _say_curse(table: Table, one: Contrast, test: Test) -> str:
-    beams = sorted({int(key.search[4:]) for term in one.terms for key in term.keys} - {4})
-    widths = f"beam {beams[0]:,} to {beams[-1]:,}" if len(beams) > 1 else f"beam {beams[0]:,}"
-    return f"{interval(test)} BLEU less lost than softmax from beam 4 to the widest ({widths})"
+def _say_curse(table: Table, one: Contrast, test: Test) -> tuple[str, str]:
+    beams = {term.direction: max(int(key.search[4:]) for key in term.keys) for term in one.terms}
+    widths = ", ".join(f"{direction} {size:,}" for direction, size in beams.items())
+    return f"{interval(test)} BLEU less lost", f"{_each(table, one)}; widest beams: {widths}"
 
 
-_SAY: Mapping[str, Callable[[Table, Contrast, Test], str]] = {
+def _say_modes(table: Table, one: Contrast, test: Test) -> tuple[str, str]:
+    proved = f"{_proved(table, one, SMALL)} at α = 0.2, {_proved(table, one, SOFTMAX)} with softmax"
+    return f"{interval(test)} BLEU", f"{_each(table, one)}; {proved}; else the best found counts"
+
+
+def _say_kept(table: Table, one: Contrast, test: Test) -> tuple[str, str]:
+    proved = f"{_proved(table, one, SMALL)}; else the best found counts"
+    short = f"{test.value:.0f} % [{test.low:.0f}, {test.high:.0f}] kept"
+    return short, f"{_each(table, one, _percent)}; {proved}"
+
+
+def _say_plainly(table: Table, one: Contrast, test: Test) -> tuple[str, str]:
+    return f"{interval(test)} BLEU", _each(table, one)
+
+
+_SAY: Mapping[str, Callable[[Table, Contrast, Test], tuple[str, str]]] = {
     "1": _say_gains,
     "2": _say_less_data,
-    "3": lambda table, one, test: f"{interval(test)} BLEU; {_each(table, one)}",
+    "3": _say_plainly,
     "5": _say_curse,
-    "6a": lambda table, one, test: (
-        f"{interval(test)} BLEU of exact search; {_proved(table, one, SMALL)} with α = 0.2, "
-        f"{_proved(table, one, SOFTMAX)} with softmax"
-    ),
-    "6b": lambda table, one, test: (
-        f"{test.value:.0f} % [{test.low:.0f}, {test.high:.0f}] kept; "
-        f"{_each(table, one, _percent)}; {_proved(table, one, SMALL)}"
-    ),
-    "8": lambda table, one, test: f"{interval(test)} BLEU; {_each(table, one)}",
-    "10": lambda table, one, test: f"{interval(test)} BLEU without it; {_each(table, one)}",
+    "6a": _say_modes,
+    "6b": _say_kept,
+    "8": _say_plainly,
+    "10": _say_plainly,
 }
 
 
@@ -362,10 +379,11 @@ def _second_metrics(known: Mapping[str, Contrast], tests: Mapping[str, Test]) ->
     both = {metric: test for metric, test in found.items() if test is not None}
     if len(both) < len(names):
         return Found("not measured, or no test is stored.")
-    numbers = f"chrF {interval(both['chrF'])}, TER {interval(both['TER'])} (above 0: SCONES better)"
+    short = f"chrF {interval(both['chrF'])}, TER {interval(both['TER'])}"
+    detail = "above 0: SCONES is better; " + ", ".join(f"{m} p = {t.p:.4f}" for m, t in both.items())
     values = [test.value for test in both.values()]
     effect = min(values, key=abs) if min(values) > 0 or max(values) < 0 else 0.0
-    return Found(numbers, effect, max(test.p for test in both.values()))
+    return Found(short, detail, effect, max(test.p for test in both.values()))
 
 
 def _smoothing(table: Table, variant: str) -> Found:
@@ -376,12 +394,12 @@ def _smoothing(table: Table, variant: str) -> Found:
     for direction, plain, smoothed in pairs:
         scores = [number.value for key in (plain, smoothed) if (number := table.get(key))]
         said.append(f"{direction}, {SEARCHES[plain.search]}: {scores[0]:.1f} → {scores[1]:.1f}")
-    return Found(f"collapsed ({'; '.join(said)}): it decides nothing")
+    return Found("λ = 0.1 collapsed: it decides nothing", "; ".join(said))
 
 
 def _speed(table: Table, variant: str) -> Found:
     """SCONES greedy against softmax with beam 4, and with its cheapest beam of equal BLEU."""
-    factors, said = [], []
+    factors, said, rounds = [], [], []
     for direction in table.directions(variant):
         part = table.part(variant, direction)
         timed = [
@@ -399,14 +417,16 @@ def _speed(table: Table, variant: str) -> Found:
         cheapest = max(equal, key=lambda one: one.value)
         worst = min(_rounds(table, fast, other) for other in (slow, cheapest))
         factors.append(worst - 1)
+        beam = cheapest.search.partition(".")[2]
         said.append(
-            f"{direction} {fast.value / slow.value:.2f}× softmax beam 4 and "
-            f"{fast.value / cheapest.value:.2f}× its beam {cheapest.search.partition('.')[2]} of "
-            f"equal BLEU, at least {worst:.2f}× in every round ({fast.device}); the paper 3.9×"
+            f"{direction} {fast.value / slow.value:.2f}× beam 4, "
+            f"{fast.value / cheapest.value:.2f}× beam {beam} of equal BLEU"
         )
+        rounds.append(f"{direction} at least {worst:.2f}× in every round, {fast.device}")
     if not factors:
         return Found("the speed of no direction was measured.")
-    return Found("; ".join(said), min(factors) if min(factors) > 0 or max(factors) < 0 else 0.0)
+    effect = min(factors) if min(factors) > 0 or max(factors) < 0 else 0.0
+    return Found("; ".join(said), "; ".join(rounds), effect)
 
 
 def _bleu(table: Table, one: Number) -> float:
@@ -501,13 +521,13 @@ def search_errors(table: Table, variant: str) -> Found:
     ]
     own = [sum(b[i].errors for b in found) / sum(b[i].proved for b in found) for i in (0, 1)]
     about = "" if stored else "about "
-    numbers = (
-        f"errors in {own[0]:.0%} (α = 0.2) and {own[1]:.0%} (softmax) of their own proved "
-        f"sentences; of {about}{sentences:,} that both prove, softmax alone errs in {about}{fewer}, "
-        f"α = 0.2 alone in {about}{more}. Of all {total:,}, the unproved counted as no error and "
-        f"as errors: {', '.join(bounds)}"
+    short = f"errors in {own[0]:.0%}, softmax {own[1]:.0%}, of each one's proved sentences"
+    detail = (
+        f"of {about}{sentences:,} that both prove, softmax alone errs in {about}{fewer}, α = 0.2 "
+        f"alone in {about}{more}; of all {total:,}, the unproved counted as no error and as "
+        f"errors: {', '.join(bounds)}"
     )
-    return Found(numbers, float(fewer - more), p)
+    return Found(short, detail, float(fewer - more), p)
 
 
 @dataclass(frozen=True)
@@ -558,15 +578,17 @@ def _ambiguity(table: Table, variant: str) -> Found:
     deciding = [one for one in found if one.gamma >= AMBIGUOUS]
     if not deciding:
         return Found("no synthetic language of that temperature was searched exactly.")
-    said = [
-        f"γ = {one.gamma:g}: {one.bleu[SMALL]:.1f} against {one.bleu[SOFTMAX]:.1f} (softmax) and "
-        f"{one.bleu[LARGE]:.1f} (α = 1) BLEU, {one.proved[SMALL]:.0%} proved"
-        + ("" if one.p is None else f", p = {one.p:.3f}")
+    said = {
+        one.gamma: f"γ = {one.gamma:g}: {one.bleu[SMALL]:.1f}, softmax {one.bleu[SOFTMAX]:.1f}, "
+        f"α = 1 {one.bleu[LARGE]:.1f} BLEU ({one.proved[SMALL]:.0%} proved)"
         for one in found
-    ]
-    tested = [one.p for one in deciding]
-    if any(p is None for p in tested):
-        return Found("; ".join(said))
+    }
+    short = "; ".join(said[one.gamma] for one in deciding)
+    ps = [f"γ = {one.gamma:g} p = {one.p:.3f}" for one in found if one.p is not None]
+    detail = "; ".join([*(text for gamma, text in said.items() if gamma < AMBIGUOUS), *ps])
+    tested = [one.p for one in deciding if one.p is not None]
     ahead = [one.ahead for one in deciding]
+    if len(tested) < len(deciding):
+        return Found(short, detail)
     effect = min(ahead, key=abs) if min(ahead) > 0 or max(ahead) < 0 else 0.0
-    return Found("; ".join(said), effect, max(p for p in tested if p is not None))
+    return Found(short, detail, effect, max(tested))

@@ -86,6 +86,8 @@ class References:
 
     data: Path | None
     """A folder with the names of docs/data.md; None: sacreBLEU's own sets."""
+    problems: list[str] = field(default_factory=list)
+    """Why some were not found."""
     _read: dict[Path | str, list[str]] = field(default_factory=dict)
 
     def of(self, number: Number) -> list[str]:
@@ -145,7 +147,7 @@ def _of_sacrebleu(direction: str, test: str) -> Path:
 
 
 def tests_of(
-    table: Table, contrasts: Iterable[Contrast], references: References | None, command: str = ""
+    table: Table, contrasts: Sequence[Contrast], references: References | None
 ) -> dict[str, Test]:
     """Give the tests that are stored, and make and store those that are missing where it can be."""
     path = table.folder / FILE
@@ -153,9 +155,8 @@ def tests_of(
     known = dict(_stored(table, stored))
     missing = [one for one in contrasts if one.name not in known or not _same(table, one, known)]
     if missing and references is not None:
-        made = _bootstrap(table, missing, references)
-        known |= made
-        _store(table, path, {**known}, command)
+        known |= _bootstrap(table, missing, references)
+        _store(table, path, known)
     return {one.name: known[one.name] for one in contrasts if one.name in known}
 
 
@@ -175,7 +176,7 @@ def _stored(table: Table, found: Json) -> Iterator[tuple[str, Test]]:
             yield name, Test(name=name, **{**one, "files": tuple(one["files"])})
 
 
-def _store(table: Table, path: Path, known: Mapping[str, Test], command: str) -> None:
+def _store(table: Table, path: Path, known: Mapping[str, Test]) -> None:
     today = {one.file: one.digest for one in table.numbers if one.digest}
     files = sorted({file for one in known.values() for file in one.files})
     tests = {
@@ -185,7 +186,7 @@ def _store(table: Table, path: Path, known: Mapping[str, Test], command: str) ->
     write_json(
         path,
         {
-            "command": command,
+            "command": "python -m replication report RESULTS OUT --data DATA",
             "commit": commit(),
             "seed": SEED,
             "resamples": RESAMPLES,
@@ -204,10 +205,14 @@ def _bootstrap(
     made = {}
     for one in contrasts:
         numbers = {key: table.get(key) for key in one.keys}
+        try:
+            truths = {key: references.of(number) for key, number in numbers.items() if number}
+        except SconesError as problem:
+            references.problems.append(str(problem))
+            continue
         for key, number in numbers.items():
-            if key not in resampled:
-                assert number is not None
-                resampled[key] = _scores(table, number, references, draws)
+            if key not in resampled and number is not None:
+                resampled[key] = _scores(table, number, truths[key], draws)
         values = one.value({key: resampled[key] for key in one.keys})
         files = tuple(sorted({number.file for number in numbers.values() if number is not None}))
         made[one.name] = _test(one, np.asarray(values), files)
@@ -215,10 +220,10 @@ def _bootstrap(
 
 
 def _scores(
-    table: Table, number: Number, references: References, draws: dict[tuple[str, int], np.ndarray]
+    table: Table, number: Number, truth: list[str], draws: dict[tuple[str, int], np.ndarray]
 ) -> np.ndarray:
     """Give the score of translations, and behind it that of every draw of their sentences."""
-    texts, truth = read_texts(table.path(number)), references.of(number)
+    texts = read_texts(table.path(number))
     scorer = sacrebleu_metric(number.metric, [truth])
     statistics_NK = np.asarray(scorer._extract_corpus_statistics(texts, None), dtype=np.float32)
     draw = (number.direction, len(texts))
