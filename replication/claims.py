@@ -61,11 +61,23 @@ class Verdict:
     converged: str
     """The same number of the systems that were trained to the end, where there are some."""
 
+    @property
+    def raw_p(self) -> str:
+        return _shown_p(self.found.p)
+
+    @property
+    def shown_p(self) -> str:
+        return _shown_p(self.adjusted)
+
     def __getattr__(self, name: str) -> str:
         """Give what claims.toml says."""
         if name not in self.about:
             raise AttributeError(name)
         return str(self.about[name])
+
+
+def _shown_p(p: float | None) -> str:
+    return "–" if p is None else "< .001" if p < 0.001 else f"{p:.3f}"[1:] if p < 1 else "1"
 
 
 # Contrasts.
@@ -145,7 +157,9 @@ def _best_alpha(table: Table, variant: str) -> Iterator[Term]:
             return float("nan") if number is None else number.value
 
         # Of equals the larger α, which makes it harder for the claim.
-        fewest = min(searched, key=lambda run: (of(run, f"beam{size}", "errors.share"), -alphas[run]))
+        fewest = min(
+            searched, key=lambda run: (of(run, f"beam{size}", "errors.share"), -alphas[run])
+        )
         truest = max(searched, key=lambda run: (of(run, "exact", "bleu"), alphas[run]))
         rival = max(fewest, truest, key=alphas.__getitem__)
         sign = float(np.sign(alphas[tuned] - alphas[rival]))
@@ -219,8 +233,7 @@ def marks(table: Table) -> Iterator[Contrast]:
 
 def _marks_of(table: Table, variant: str, direction: str) -> Iterator[Contrast]:
     runs = table.runs(variant, direction)
-    scores = [one for one in table.numbers if one.key[:2] == (variant, direction)]
-    for one in scores:
+    for one in table.of(variant, direction):
         if one.metric != "bleu" or one.role != "test" or one.system == SOFTMAX:
             continue
         seeded = {run: other for run, other in runs.items() if other.seed == one.seed}
@@ -228,7 +241,9 @@ def _marks_of(table: Table, variant: str, direction: str) -> Iterator[Contrast]:
         for baseline in (run for run, other in seeded.items() if other.system in against):
             other = one.key._replace(run=baseline)
             if table.get(other) is not None:
-                yield Contrast(mark_name(one.key, baseline), (Term("", 1.0, (one.key, other), _minus),))
+                yield Contrast(
+                    mark_name(one.key, baseline), (Term("", 1.0, (one.key, other), _minus),)
+                )
 
 
 def mark_name(key: Key, baseline: str) -> str:
@@ -380,7 +395,9 @@ def _second_metrics(known: Mapping[str, Contrast], tests: Mapping[str, Test]) ->
     if len(both) < len(names):
         return Found("not measured, or no test is stored.")
     short = f"chrF {interval(both['chrF'])}, TER {interval(both['TER'])}"
-    detail = "above 0: SCONES is better; " + ", ".join(f"{m} p = {t.p:.4f}" for m, t in both.items())
+    detail = "above 0: SCONES is better; " + ", ".join(
+        f"{m} p = {t.p:.4f}" for m, t in both.items()
+    )
     values = [test.value for test in both.values()]
     effect = min(values, key=abs) if min(values) > 0 or max(values) < 0 else 0.0
     return Found(short, detail, effect, max(test.p for test in both.values()))
@@ -402,15 +419,14 @@ def _speed(table: Table, variant: str) -> Found:
     factors, said, rounds = [], [], []
     for direction in table.directions(variant):
         part = table.part(variant, direction)
-        timed = [
-            one
-            for one in table.numbers
-            if one.key[:2] == (variant, direction) and one.metric == "sentences_per_second"
-        ]
+        here = table.of(variant, direction)
+        timed = [one for one in here if one.metric == "sentences_per_second"]
         beams = {(one.layer, one.search): one for one in timed if one.set == part}
         fast = beams.get(("scones", "speed.1"))
         rivals = [one for (layer, search), one in beams.items() if layer == SOFTMAX]
-        equal = [one for one in rivals if fast and _bleu(table, one) >= _bleu(table, fast) - EQUAL_BLEU]
+        equal = [
+            one for one in rivals if fast and _bleu(table, one) >= _bleu(table, fast) - EQUAL_BLEU
+        ]
         slow = beams.get((SOFTMAX, "speed.4"))
         if fast is None or slow is None or not equal:
             continue
@@ -554,7 +570,7 @@ def temperatures(table: Table) -> list[Temperature]:
     found = []
     languages = {one.direction for one in table.numbers if one.direction.startswith("synthetic-")}
     for direction in languages:
-        exact = [o for o in table.numbers if o.direction == direction and o.search == "exact"]
+        exact = [one for one in table.of(MAIN, direction) if one.search == "exact"]
         value = {(one.run, one.metric): one for one in exact}
         if any((run, "bleu") not in value for run in (SOFTMAX, SMALL, LARGE)):
             continue

@@ -134,7 +134,9 @@ def by_beam(table: Table, metric: str, axis: str, exact: bool = True, scale: flo
     keys: list[Key] = []
     for title, variant, direction in _places(table):
         part = table.part(variant, direction)
-        runs = [run for run in table.runs(variant, direction) if table.beams(variant, direction, run)]
+        runs = [
+            run for run in table.runs(variant, direction) if table.beams(variant, direction, run)
+        ]
         curves: dict[str, dict[int, float]] = {}
         ends: dict[str, float] = {}
         for run in runs:
@@ -217,9 +219,13 @@ def speed(table: Table) -> Drawn:
     keys: list[Key] = []
     for direction in table.directions(MAIN):
         curves: dict[str, list[tuple[float, float, str]]] = {}
-        for one in table.numbers:
+        for one in table.of(MAIN, direction):
             timed = one.search.startswith("speed.") and one.search[6:].isdigit()
-            if one.key[:2] != (MAIN, direction) or one.metric != "sentences_per_second" or not timed:
+            if (
+                one.key[:2] != (MAIN, direction)
+                or one.metric != "sentences_per_second"
+                or not timed
+            ):
                 continue
             quality = table.get(one.key._replace(metric="bleu"))
             assert quality is not None
@@ -240,7 +246,18 @@ def speed(table: Table) -> Drawn:
     return panels(drawings, height=3.6), keys
 
 
-_OFFSETS = ((0, 9), (0, -9), (11, 0), (-11, 0), (9, 8), (-9, 8), (9, -8), (-9, -8), (0, 18), (0, -18))
+_OFFSETS = (
+    (0, 9),
+    (0, -9),
+    (11, 0),
+    (-11, 0),
+    (9, 8),
+    (-9, 8),
+    (9, -8),
+    (-9, -8),
+    (0, 18),
+    (0, -18),
+)
 
 
 def _name_points(axes: Axes, curves: Mapping[str, Sequence[tuple[float, float, str]]]) -> None:
@@ -285,8 +302,7 @@ def synthetic(table: Table, search: str) -> Drawn:
     keys = [
         one.key
         for one in table.numbers
-        if one.direction.startswith("synthetic-")
-        and (one.search, one.metric) == (search, "bleu")
+        if one.direction.startswith("synthetic-") and (one.search, one.metric) == (search, "bleu")
     ]
     gammas = [one.gamma for one in found]
 
@@ -345,7 +361,9 @@ def gains(table: Table, tests: Mapping[str, Test], published: Json) -> Drawn:
 
     def draw(axes: Axes) -> None:
         axes.axhline(0, color=INK, linewidth=1)
-        for shift, (search, marker) in zip((-0.15, 0.15), (("greedy", "o"), ("beam4", "s")), strict=True):
+        for shift, (search, marker) in zip(
+            (-0.15, 0.15), (("greedy", "o"), ("beam4", "s")), strict=True
+        ):
             if points[search]:
                 x, y, low, high = zip(*points[search], strict=True)
                 errors = [

@@ -93,7 +93,9 @@ class References:
     def of(self, number: Number) -> list[str]:
         """Give the references that a score was made with; refuses others."""
         test, _, _ = number.set.partition(":")
-        where = _path(self.data, number.direction, test) if self.data else f"{number.direction} {test}"
+        where = (
+            _path(self.data, number.direction, test) if self.data else f"{number.direction} {test}"
+        )
         if where not in self._read:
             path = where if isinstance(where, Path) else _of_sacrebleu(number.direction, test)
             self._read[where] = read_texts(path)

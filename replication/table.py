@@ -99,6 +99,17 @@ class Table:
     def _by_key(self) -> dict[Key, Number]:
         return {one.key: one for one in self.numbers}
 
+    @cached_property
+    def _by_place(self) -> dict[tuple[str, str], list[Number]]:
+        found: dict[tuple[str, str], list[Number]] = {}
+        for one in self.numbers:
+            found.setdefault((one.variant, one.direction), []).append(one)
+        return found
+
+    def of(self, variant: str, direction: str) -> list[Number]:
+        """All numbers of a direction."""
+        return self._by_place.get((variant, direction), [])
+
     def get(self, key: Key) -> Number | None:
         """Give a number; None where it was not measured."""
         return self._by_key.get(key)
@@ -109,15 +120,14 @@ class Table:
 
     def directions(self, variant: str = MAIN) -> list[str]:
         """The directions that have runs, the paper's first and in its order."""
-        found = dict.fromkeys(one.direction for one in self.numbers if one.variant == variant)
-        known = [one for one in (*DIRECTIONS, *found) if one in found and "-" in one]
-        return [one for one in dict.fromkeys(known) if not one.startswith("synthetic")]
+        found = [direction for where, direction in self._by_place if where == variant]
+        known = dict.fromkeys(one for one in (*DIRECTIONS, *found) if one in found)
+        return [one for one in known if not one.startswith("synthetic")]
 
     def runs(self, variant: str, direction: str) -> dict[str, Number]:
         """Runs by name, softmax first, then by λ and α; each by one of its numbers."""
-        of_it = (one for one in self.numbers if one.key[:2] == (variant, direction))
         found: dict[str, Number] = {}
-        for one in of_it:
+        for one in self.of(variant, direction):
             if one.run:
                 found.setdefault(one.run, one)
         return dict(sorted(found.items(), key=lambda run: _order(run[1])))
@@ -130,8 +140,12 @@ class Table:
 
     def dev(self, variant: str, direction: str, run: str) -> Number | None:
         """Greedy BLEU on the development set."""
-        asked = (variant, direction, run, "dev", "greedy", "bleu")
-        found = (one for one in self.numbers if asked == (*one.key[:3], one.role, *one.key[4:]))
+        asked = (run, "dev", "greedy", "bleu")
+        found = (
+            one
+            for one in self.of(variant, direction)
+            if asked == (one.run, one.role, one.search, one.metric)
+        )
         return next(found, None)
 
     def tuned(self, variant: str, direction: str) -> str | None:
@@ -147,13 +161,13 @@ class Table:
 
     def part(self, variant: str, direction: str) -> str:
         """Name the first sentences of the news test, which beams and exact search were tried on."""
-        of_it = (one.set for one in self.numbers if one.key[:2] == (variant, direction))
-        return next((name for name in of_it if name.startswith(f"{NEWS}:")), f"{NEWS}:0")
+        sets = (one.set for one in self.of(variant, direction))
+        return next((name for name in sets if name.startswith(f"{NEWS}:")), f"{NEWS}:0")
 
     def beams(self, variant: str, direction: str, run: str) -> list[int]:
         """The beam sizes of the search analysis."""
-        asked = (variant, direction, run, self.part(variant, direction), "bleu")
-        found = [one.search for one in self.numbers if (*one.key[:4], one.metric) == asked]
+        asked, here = (run, self.part(variant, direction), "bleu"), self.of(variant, direction)
+        found = [one.search for one in here if (one.run, one.set, one.metric) == asked]
         return sorted(int(search[4:]) for search in found if search.startswith("beam"))
 
     def with_numbers(self, more: Iterable[Number]) -> Table:

@@ -139,7 +139,9 @@ def summary(pivot: Pivot) -> Grid:
     for search, said in SEARCHES.items():
         for system, name in ((SOFTMAX, "Softmax"), ("tuned", "SCONES, tuned α")):
             runs = pivot.runs(system, DIRECTIONS)
-            cells = [pivot.cell(Key(MAIN, d, r or "", NEWS, search, "bleu")) for d, r in runs.items()]
+            cells = [
+                pivot.cell(Key(MAIN, d, r or "", NEWS, search, "bleu")) for d, r in runs.items()
+            ]
             rows.append(Row(f"{name}, {said}", cells, system))
             rows.append(pivot.paper(published["bleu"][search][system]))
         gains = pivot.gains(NEWS, DIRECTIONS, SOFTMAX)
@@ -171,7 +173,10 @@ def table_1(pivot: Pivot) -> Grid:
             if number is None:
                 cells.append(NOTHING)
                 continue
-            shown = {"parameters": f"{number.value / 1e6:.0f}M", "batch": f"{number.value:,.0f} tokens"}
+            shown = {
+                "parameters": f"{number.value / 1e6:.0f}M",
+                "batch": f"{number.value:,.0f} tokens",
+            }
             cells.append(Cell(shown.get(name, f"{number.value:,g}"), (number.key,)))
         rows.append(Row(name, [*cells, Cell(theirs)]))
     return Grid([*DIRECTIONS, "the paper"], rows)
@@ -185,7 +190,9 @@ def table_2(pivot: Pivot) -> Grid:
         cells = [pivot.cell(key, "{:,.0f}") for key in keys]
         source, target = direction.split("-")
         pair = direction if target == "en" else f"{target}-{source}"
-        rows.append(Row(direction, [*cells, *(Cell(one) for one in pivot.published["corpora"][pair])]))
+        rows.append(
+            Row(direction, [*cells, *(Cell(one) for one in pivot.published["corpora"][pair])])
+        )
     heads = ["read", "kept", "the paper: unfiltered", "the paper: filtered"]
     return Grid(heads, rows)
 
@@ -216,9 +223,15 @@ def table_3(pivot: Pivot) -> list[Grid]:
     }
     every = [
         Row(label(one), pivot.by_search(pivot.runs(system, DIRECTIONS), NEWS), system)
-        for system, one in sorted(systems.items(), key=lambda item: (item[1].label_smoothing, item[0]))
+        for system, one in sorted(
+            systems.items(), key=lambda item: (item[1].label_smoothing, item[0])
+        )
     ]
-    return [Grid(heads, rows, groups), Grid(heads, every, groups, "Every SCONES system"), *converged(pivot)]
+    return [
+        Grid(heads, rows, groups),
+        Grid(heads, every, groups, "Every SCONES system"),
+        *converged(pivot),
+    ]
 
 
 def converged(pivot: Pivot) -> Iterator[Grid]:
@@ -227,7 +240,9 @@ def converged(pivot: Pivot) -> Iterator[Grid]:
     tests = (NEWS, *SETS)
     for direction in table.directions(CONVERGED):
         for run, one in table.runs(CONVERGED, direction).items():
-            keys = [Key(CONVERGED, direction, run, test, s, "bleu") for test in tests for s in SEARCHES]
+            keys = [
+                Key(CONVERGED, direction, run, test, s, "bleu") for test in tests for s in SEARCHES
+            ]
             name = f"{direction}, {label(one)}, {one.steps or 0:,} steps"
             rows.append(Row(name, [pivot.cell(key, baseline=SOFTMAX) for key in keys], run))
     if rows:
@@ -239,7 +254,9 @@ def other_sets(pivot: Pivot) -> list[Grid]:
     """Table 3 on the test sets that the paper does not have."""
     grids = []
     for test, about in SETS.items():
-        there = {one.direction for one in pivot.table.numbers if (one.variant, one.set) == (MAIN, test)}
+        there = {
+            one.direction for one in pivot.table.numbers if (one.variant, one.set) == (MAIN, test)
+        }
         directions = [one for one in DIRECTIONS if one in there]
         rows = [
             Row(name, pivot.by_search(pivot.runs(system, directions), test), system)
@@ -261,11 +278,14 @@ def seeds(pivot: Pivot) -> list[Grid]:
             for search in SEARCHES:
                 same = [one.run for one in runs if one.system == system]
                 keys = [Key(MAIN, direction, run, NEWS, search, "bleu") for run in same]
+                keys = [key for key in keys if table.get(key)]
                 scores = [number.value for key in keys if (number := table.get(key))]
                 text = f"{fmean(scores):.2f} ± {stdev(scores):.2f} ({len(scores)})"
                 cells.append(Cell(text, tuple(keys)))
             rows.append(Row(f"{direction}, {system}", cells, system))
-    grids = [Grid(list(SEARCHES.values()), rows, (), "Mean ± standard deviation (seeds), newstest2019")]
+    grids = [
+        Grid(list(SEARCHES.values()), rows, (), "Mean ± standard deviation (seeds), newstest2019")
+    ]
     rows = []
     for direction in table.directions(LONGER):
         for run, one in table.runs(LONGER, direction).items():
@@ -328,7 +348,9 @@ def table_5(pivot: Pivot) -> Grid:
     for run, name in [*((run, f"α = {alpha:g}") for run, alpha in systems), (SOFTMAX, "softmax")]:
         found = [table.dev(MAIN, direction, run) for direction in DIRECTIONS]
         cells = [
-            NOTHING if one is None else Cell(f"{one.value:.1f}", (one.key,), tuned[one.direction] == run)
+            NOTHING
+            if one is None
+            else Cell(f"{one.value:.1f}", (one.key,), tuned[one.direction] == run)
             for one in found
         ]
         rows.append(Row(f"BLEU of the development set, {name}", cells, run))
@@ -354,7 +376,9 @@ def table_6(pivot: Pivot) -> list[Grid]:
     heads = ["beam 4", "exact search"]
     grids = [Grid([*DIRECTIONS] * 2, rows, heads)]
     there = table.directions(CONVERGED)
-    runs = {run: one for direction in there for run, one in table.runs(CONVERGED, direction).items()}
+    runs = {
+        run: one for direction in there for run, one in table.runs(CONVERGED, direction).items()
+    }
     more = [Row(label(one), cells(CONVERGED, there, run), run) for run, one in runs.items()]
     title = "Converged: trained to the end, not part of the verdicts"
     return [*grids, Grid(there * 2, more, heads, title)] if more else grids
@@ -379,9 +403,15 @@ def table_7(pivot: Pivot) -> Grid:
             cells.append(Cell(paper or "–"))
         limit = pivot.cell(one.key._replace(metric="max_states"), "{:,.0f}")
         name = direction if variant == MAIN else f"{direction}, {variant}"
-        rows.append(Row(name.replace("synthetic-", "synthetic, γ = "), [*cells, limit, _count(one)]))
+        rows.append(
+            Row(name.replace("synthetic-", "synthetic, γ = "), [*cells, limit, _count(one)])
+        )
     rows.sort(key=lambda row: (row.label.startswith("synthetic"), row.label.endswith(CONVERGED)))
-    heads = [one for run in ("softmax", "α = 0.2", "α = 0.5", "α = 0.7", "α = 1") for one in (run, "paper")]
+    heads = [
+        one
+        for run in ("softmax", "α = 0.2", "α = 0.5", "α = 0.7", "α = 1")
+        for one in (run, "paper")
+    ]
     return Grid([*heads, "limit of states", "sentences"], rows)
 
 
@@ -398,7 +428,9 @@ def by_temperature(pivot: Pivot) -> Grid:
         said = "ahead of both" if one.ahead > 0 else "not ahead of both"
         said += "" if one.p is not None and one.p < 0.05 else ", within the noise"
         direction = f"synthetic-{one.gamma}"
-        keys = [k.key for k in pivot.table.numbers if k.direction == direction and k.search == "exact"]
+        keys = [
+            k.key for k in pivot.table.numbers if k.direction == direction and k.search == "exact"
+        ]
         shown = [Cell(text, tuple(keys)) for text in (f"{one.beam:.1f}", *bleu, p)]
         rows.append(Row(f"γ = {one.gamma:g}", [*shown, Cell(said)]))
     heads = ["softmax, beam 4", "exact: softmax", "exact: α = 1", "exact: α = 0.2"]
