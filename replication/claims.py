@@ -32,7 +32,8 @@ COLLAPSED = 0.5
 """A run with less than this part of its twin's BLEU has learned nothing, and decides nothing."""
 IMPUTATIONS = 2_000
 
-Pairs = list[tuple[str, Key, Key]]
+Keys = tuple[str, Sequence[Key]]
+"""A direction, and what is compared in it."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +84,9 @@ def _shown_p(p: float | None) -> str:
 # Contrasts.
 
 
-def _pairs(table: Table, variant: str, metric: str = "bleu", cross: bool = False) -> Pairs:
+def _pairs(table: Table, variant: str, metric: str = "bleu", cross: bool = False) -> list[Keys]:
     """Give tuned SCONES and softmax on the news test; `cross` is greedy against beam 4."""
-    found: Pairs = []
+    found: list[Keys] = []
     for direction in table.directions(variant):
         tuned = table.tuned(variant, direction)
         for search in ("greedy",) if cross else SEARCHES:
@@ -93,15 +94,13 @@ def _pairs(table: Table, variant: str, metric: str = "bleu", cross: bool = False
             first = Key(variant, direction, tuned or "", NEWS, search, metric)
             second = Key(variant, direction, SOFTMAX, NEWS, other, metric)
             if table.get(first) and table.get(second):
-                found.append((direction, first, second))
+                found.append((direction, (first, second)))
     return found
 
 
-def _terms(
-    pairs: Iterable[tuple[str, Key, Key]], of: Callable[..., float], sign: float = 1.0
-) -> tuple[Term, ...]:
-    known = list(pairs)
-    return tuple(Term(one, sign / len(known), keys, of) for one, *keys in known)
+def _terms(found: Iterable[Keys], of: Callable[..., float], sign: float = 1.0) -> tuple[Term, ...]:
+    known = list(found)
+    return tuple(Term(one, sign / len(known), keys, of) for one, keys in known)
 
 
 def _minus(first: float, second: float) -> float:
@@ -131,14 +130,14 @@ def widest(table: Table, variant: str, direction: str, *runs: str) -> int | None
 
 def _searched(
     table: Table, variant: str, searches: Callable[[str], Sequence[tuple[str, str]] | None]
-) -> Iterator[tuple[str, ...]]:
+) -> Iterator[Keys]:
     """Give the BLEU keys of searches on the first sentences, where all were run."""
     for direction in table.directions(variant):
         asked = searches(direction) or ()
         part = table.part(variant, direction)
         keys = [Key(variant, direction, run, part, search, "bleu") for run, search in asked]
         if keys and all(table.get(key) for key in keys):
-            yield (direction, *keys)  # type: ignore[misc]
+            yield direction, keys
 
 
 def _best_alpha(table: Table, variant: str) -> Iterator[Term]:
@@ -153,8 +152,7 @@ def _best_alpha(table: Table, variant: str) -> Iterator[Term]:
         part = table.part(variant, direction)
 
         def of(run: str, search: str, metric: str, d: str = direction, part: str = part) -> float:
-            number = table.get(Key(variant, d, run, part, search, metric))
-            return float("nan") if number is None else number.value
+            return _value(table, Key(variant, d, run, part, search, metric))
 
         # Of equals the larger α, which makes it harder for the claim.
         fewest = min(
@@ -169,9 +167,9 @@ def _best_alpha(table: Table, variant: str) -> Iterator[Term]:
         yield Term(direction, sign / len(found), keys, _minus)
 
 
-def _smoothed(table: Table, variant: str) -> Pairs:
+def _smoothed(table: Table, variant: str) -> list[Keys]:
     """Give SCONES without and with label smoothing at the same α."""
-    found: Pairs = []
+    found: list[Keys] = []
     for direction in table.directions(variant):
         runs = table.runs(variant, direction)
         twins = {alpha: run for run, alpha in table.alphas(variant, direction).items()}
@@ -179,13 +177,13 @@ def _smoothed(table: Table, variant: str) -> Pairs:
             if one.layer == "scones" and one.label_smoothing and one.alpha in twins:
                 for search in SEARCHES:
                     plain = Key(variant, direction, twins[one.alpha], NEWS, search, "bleu")
-                    found.append((direction, plain, plain._replace(run=run)))
-    return [one for one in found if table.get(one[1]) and table.get(one[2])]
+                    found.append((direction, (plain, plain._replace(run=run))))
+    return [one for one in found if all(map(table.get, one[1]))]
 
 
-def _collapsed(table: Table, pair: tuple[str, Key, Key]) -> bool:
-    plain, smoothed = (table.get(key) for key in pair[1:])
-    return plain is None or smoothed is None or smoothed.value < COLLAPSED * plain.value
+def _collapsed(table: Table, pair: Keys) -> bool:
+    plain, smoothed = (_value(table, key) for key in pair[1])
+    return smoothed < COLLAPSED * plain
 
 
 def contrasts(table: Table, variant: str = MAIN) -> dict[str, Contrast]:
@@ -203,7 +201,7 @@ def contrasts(table: Table, variant: str = MAIN) -> dict[str, Contrast]:
     exact = [(SMALL, "exact"), (SOFTMAX, "exact")]
     kept = [(SMALL, "exact"), (SMALL, "beam4")]
     learned = [pair for pair in _smoothed(table, variant) if not _collapsed(table, pair)]
-    ter = ((one, second, first) for one, first, second in _pairs(table, variant, "ter"))
+    ter = [(one, keys[::-1]) for one, keys in _pairs(table, variant, "ter")]  # less is better
     found: dict[str, tuple[Sequence[Term], float]] = {
         "1": (_terms(gains, _minus), 0.0),
         "2": (less_data, 0.0),
@@ -296,9 +294,11 @@ def _found(number: str, table: Table, tests: Mapping[str, Test], variant: str) -
     return Found(short, detail, test.value - test.null, test.p)
 
 
-def interval(test: Test, unit: str = "") -> str:
+def interval(test: Test) -> str:
     """Show a value with its interval."""
-    return f"{signed(test.value)}{unit} [{signed(test.low)}, {signed(test.high)}]"
+    digits = 2 if abs(test.value) < 1 else 1
+    value, low, high = (signed(one, digits) for one in (test.value, test.low, test.high))
+    return f"{value} [{low}, {high}]"
 
 
 def signed(value: float, digits: int = 1) -> str:
@@ -310,8 +310,8 @@ def by_direction(table: Table, one: Contrast) -> dict[str, float]:
     """Give the mean of a contrast's terms in every direction."""
     values: dict[str, list[float]] = {}
     for term in one.terms:
-        scores = [number.value for key in term.keys if (number := table.get(key))]
-        values.setdefault(term.direction, []).append(float(term.of(*scores)))
+        value = float(term.of(*(_value(table, key) for key in term.keys)))
+        values.setdefault(term.direction, []).append(value)
     return {direction: fmean(found) for direction, found in values.items()}
 
 
@@ -408,9 +408,9 @@ def _smoothing(table: Table, variant: str) -> Found:
     if not pairs:
         return Found("no system was trained with and without it at the same α.")
     said = []
-    for direction, plain, smoothed in pairs:
-        scores = [number.value for key in (plain, smoothed) if (number := table.get(key))]
-        said.append(f"{direction}, {SEARCHES[plain.search]}: {scores[0]:.1f} → {scores[1]:.1f}")
+    for direction, keys in pairs:
+        before, after = (_value(table, key) for key in keys)
+        said.append(f"{direction}, {SEARCHES[keys[0].search]}: {before:.1f} → {after:.1f}")
     return Found("λ = 0.1 collapsed: it decides nothing", "; ".join(said))
 
 
@@ -425,7 +425,11 @@ def _speed(table: Table, variant: str) -> Found:
         fast = beams.get(("scones", "speed.1"))
         rivals = [one for (layer, search), one in beams.items() if layer == SOFTMAX]
         equal = [
-            one for one in rivals if fast and _bleu(table, one) >= _bleu(table, fast) - EQUAL_BLEU
+            one
+            for one in rivals
+            if fast
+            and _value(table, one.key._replace(metric="bleu"))
+            >= _value(table, fast.key._replace(metric="bleu")) - EQUAL_BLEU
         ]
         slow = beams.get((SOFTMAX, "speed.4"))
         if fast is None or slow is None or not equal:
@@ -443,11 +447,6 @@ def _speed(table: Table, variant: str) -> Found:
         return Found("the speed of no direction was measured.")
     effect = min(factors) if min(factors) > 0 or max(factors) < 0 else 0.0
     return Found("; ".join(said), "; ".join(rounds), effect)
-
-
-def _bleu(table: Table, one: Number) -> float:
-    found = table.get(one.key._replace(metric="bleu"))
-    return float("nan") if found is None else found.value
 
 
 def _rounds(table: Table, fast: Number, slow: Number) -> float:
@@ -554,8 +553,8 @@ class Temperature:
     bleu: Mapping[str, float]
     """Of exact search, by system."""
     proved: Mapping[str, float]
-    beam: float
-    """BLEU of softmax with beam 4."""
+    beam: Mapping[str, float]
+    """BLEU of beam 4."""
     p: float | None
     """α = 0.2 against softmax, two-sided."""
 
@@ -568,24 +567,18 @@ class Temperature:
 def temperatures(table: Table) -> list[Temperature]:
     """Give the synthetic languages that have softmax, α = 0.2 and α = 1, the mildest first."""
     found = []
-    languages = {one.direction for one in table.numbers if one.direction.startswith("synthetic-")}
-    for direction in languages:
-        exact = [one for one in table.of(MAIN, direction) if one.search == "exact"]
-        value = {(one.run, one.metric): one for one in exact}
-        if any((run, "bleu") not in value for run in (SOFTMAX, SMALL, LARGE)):
-            continue
-        beam = table.get(value[SOFTMAX, "bleu"].key._replace(search="beam4"))
-        tested = value.get((SMALL, "p"))
-        found.append(
-            Temperature(
-                float(direction.partition("-")[2]),
-                {run: one.value for (run, metric), one in value.items() if metric == "bleu"},
-                {r: o.value / (o.sentences or 1) for (r, m), o in value.items() if m == "proved"},
-                float("nan") if beam is None else beam.value,
-                # What is stored is sacreBLEU's, in effect one-sided.
-                None if tested is None else min(1.0, 2 * tested.value),
-            )
-        )
+    for direction in {one.direction for one in table.numbers if one.direction[:9] == "synthetic"}:
+        by_run: dict[tuple[str, str], dict[str, float]] = {}
+        for one in table.of(MAIN, direction):
+            value = one.value / (one.sentences or 1) if one.metric == "proved" else one.value
+            by_run.setdefault((one.search, one.metric), {})[one.run] = value
+        exact, p = by_run.get(("exact", "bleu"), {}), by_run.get(("exact", "p"), {}).get(SMALL)
+        if {SOFTMAX, SMALL, LARGE} <= exact.keys():
+            proved, beam = by_run["exact", "proved"], by_run["beam4", "bleu"]
+            # What is stored is sacreBLEU's p-value, in effect one-sided.
+            doubled = None if p is None else min(1.0, 2 * p)
+            gamma = float(direction.partition("-")[2])
+            found.append(Temperature(gamma, exact, proved, beam, doubled))
     return sorted(found, key=lambda one: one.gamma)
 
 

@@ -1,7 +1,8 @@
 """The report's figures: panels for directions, one colour a system throughout.
 
-Curves and bars of searches are those of `scones analyze`. A figure is SVG with real text; on the page
-its ink and colours become CSS variables, so that the same drawing is legible on light and dark ground.
+Curves and bars of searches are those of `scones analyze`. A figure is SVG with real text; on the
+page its ink and colours become CSS variables, so that the same drawing is legible on light and on
+dark ground.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replication.claims import SEARCHES, mark_name, temperatures
 from replication.significance import Test
@@ -25,8 +26,8 @@ from replication.table import (
     SOFTMAX,
     Json,
     Key,
+    Number,
     Table,
-    label,
 )
 from scones.analysis.figures import STYLE, beam_curves, can_draw, log_prob_bars, system_bars
 
@@ -47,8 +48,13 @@ COLOURS: Mapping[str, tuple[str, str]] = {
 """On a light and on a dark ground."""
 _OTHER = ("#475569", "#94a3b8")
 
-Drawn = tuple[str | None, list[Key]]
-"""SVG, None where there is nothing to draw with; and the numbers that it shows."""
+
+class Drawn(NamedTuple):
+    """A drawing, and the numbers that it shows."""
+
+    svg: str | None
+    """None where there is nothing to draw, or nothing to draw with."""
+    keys: list[Key]
 
 
 def colour(system: str) -> str:
@@ -89,7 +95,7 @@ def panels(drawings: Mapping[str, Draw], columns: int = 3, height: float = 2.6) 
         if handles:
             names = list(handles)
             figure.legend(
-                handles.values(), names, loc="outside upper center", ncols=min(len(names), 5)
+                handles.values(), names, loc="outside upper center", ncols=5 if columns > 1 else 2
             )
         content = io.BytesIO()
         figure.savefig(content, format="svg", metadata={"Date": None})
@@ -133,31 +139,30 @@ def by_beam(table: Table, metric: str, axis: str, exact: bool = True, scale: flo
     drawings: dict[str, Draw] = {}
     keys: list[Key] = []
     for title, variant, direction in _places(table):
-        part = table.part(variant, direction)
-        runs = [
-            run for run in table.runs(variant, direction) if table.beams(variant, direction, run)
-        ]
         curves: dict[str, dict[int, float]] = {}
         ends: dict[str, float] = {}
-        for run in runs:
-            for size in table.beams(variant, direction, run):
-                key = Key(variant, direction, run, part, f"beam{size}", metric)
-                if number := table.get(key):
-                    curves.setdefault(run, {})[size] = scale * number.value
-                    keys.append(key)
-            key = Key(variant, direction, run, part, "exact", metric)
-            if exact and (number := table.get(key)):
-                ends[run] = scale * number.value
-                keys.append(key)
+        for one in table.of(variant, direction):
+            if (one.set, one.metric) != (table.part(variant, direction), metric):
+                continue
+            if one.search.startswith("beam"):
+                curves.setdefault(one.run, {})[int(one.search[4:])] = scale * one.value
+                keys.append(one.key)
+            elif exact and one.search == "exact":
+                ends[one.run] = scale * one.value
+                keys.append(one.key)
 
         def draw(axes: Axes, curves: Any = curves, ends: Any = ends) -> None:
-            colours = {run: colour(run) for run in curves}
-            beam_curves(axes, curves, ends, colours, _shown, apart=3.0)
+            beam_curves(axes, curves, ends, {run: colour(run) for run in curves}, _shown, 3.0)
             axes.set_ylabel(axis)
 
-        if curves:
-            drawings[title] = draw
-    return panels(drawings), keys
+        drawings[title] = draw
+    return Drawn(panels(drawings), keys)
+
+
+def _exact(table: Table, variant: str, direction: str, metric: str) -> dict[str, Number]:
+    """Give a number of exact search of every system."""
+    found = table.of(variant, direction)
+    return {one.run: one for one in found if (one.search, one.metric) == ("exact", metric)}
 
 
 def exact_search(table: Table) -> Drawn:
@@ -165,24 +170,18 @@ def exact_search(table: Table) -> Drawn:
     drawings: dict[str, Draw] = {}
     keys: list[Key] = []
     for title, variant, direction in _places(table):
-        part = table.part(variant, direction)
-        for metric, said in (("bleu", "BLEU"), ("length_ratio", "length ratio")):
-            asked = [
-                Key(variant, direction, run, part, "exact", metric)
-                for run in table.runs(variant, direction)
-            ]
-            found = {key.run: number.value for key in asked if (number := table.get(key))}
-            keys += [key for key in asked if key.run in found]
+        for metric, said, shown in (("bleu", "BLEU", "%.1f"), ("length_ratio", "length", "%.2f")):
+            found = _exact(table, variant, direction, metric)
+            keys += [one.key for one in found.values()]
 
-            def draw(axes: Axes, found: Any = found, metric: str = metric) -> None:
-                shown = "%.1f" if metric == "bleu" else "%.2f"
-                names = {_short(run): value for run, value in found.items()}
-                system_bars(axes, names, {_short(run): colour(run) for run in found}, shown)
+            def draw(axes: Axes, found: Any = found, shown: str = shown) -> None:
+                values = {_short(run): one.value for run, one in found.items()}
+                system_bars(axes, values, {_short(run): colour(run) for run in found}, shown)
                 axes.margins(y=0.15)
                 axes.tick_params(axis="x", labelsize=8)
 
             drawings[f"{title}: {said}"] = draw
-    return panels(drawings, columns=4, height=2.05), keys
+    return Drawn(panels(drawings, columns=4, height=2.05), keys)
 
 
 def _short(run: str) -> str:
@@ -194,23 +193,20 @@ def log_probs(table: Table) -> Drawn:
     drawings: dict[str, Draw] = {}
     keys: list[Key] = []
     for title, variant, direction in _places(table):
-        part = table.part(variant, direction)
-        found: dict[str, dict[str, Any]] = {"log_prob": {}, "empty_log_prob": {}}
-        for run in table.runs(variant, direction):
-            for metric, spreads in found.items():
-                key = Key(variant, direction, run, part, "exact", metric)
-                both = table.get(key), table.get(key._replace(metric=f"{metric}.deviation"))
-                if both[0] and both[1]:
-                    spreads[_short(run)] = (both[0].value, both[1].value)
-                    keys += [both[0].key, both[1].key]
+        spreads = []
+        for metric in ("log_prob", "empty_log_prob"):
+            names = (metric, f"{metric}.deviation")
+            means, deviations = (_exact(table, variant, direction, name) for name in names)
+            spreads.append({_short(r): (means[r].value, deviations[r].value) for r in means})
+            keys += [one.key for found in (means, deviations) for one in found.values()]
 
-        def draw(axes: Axes, found: Any = found) -> None:
-            log_prob_bars(axes, found["log_prob"], found["empty_log_prob"])
+        def draw(axes: Axes, spreads: Any = spreads) -> None:
+            log_prob_bars(axes, *spreads)
             axes.tick_params(axis="x", labelsize=8)
             axes.set_ylabel("log-probability")
 
         drawings[title] = draw
-    return panels(drawings), keys
+    return Drawn(panels(drawings), keys)
 
 
 def speed(table: Table) -> Drawn:
@@ -221,11 +217,7 @@ def speed(table: Table) -> Drawn:
         curves: dict[str, list[tuple[float, float, str]]] = {}
         for one in table.of(MAIN, direction):
             timed = one.search.startswith("speed.") and one.search[6:].isdigit()
-            if (
-                one.key[:2] != (MAIN, direction)
-                or one.metric != "sentences_per_second"
-                or not timed
-            ):
+            if one.metric != "sentences_per_second" or not timed:
                 continue
             quality = table.get(one.key._replace(metric="bleu"))
             assert quality is not None
@@ -243,103 +235,58 @@ def speed(table: Table) -> Drawn:
 
         if curves:
             drawings[f"{direction}, H200, batches of 4"] = draw
-    return panels(drawings, height=3.6), keys
+    return Drawn(panels(drawings, height=3.6), keys)
 
 
-_OFFSETS = (
-    (0, 9),
-    (0, -9),
-    (11, 0),
-    (-11, 0),
-    (9, 8),
-    (-9, 8),
-    (9, -8),
-    (-9, -8),
-    (0, 18),
-    (0, -18),
-)
+_OFFSETS = ((0, 11), (0, -11), (11, 0), (-11, 0), (9, 9), (-9, 9), (9, -9), (-9, -9))
 
 
 def _name_points(axes: Axes, curves: Mapping[str, Sequence[tuple[float, float, str]]]) -> None:
     """Write names at points, each at the first place that is free of points and other names."""
-    scale = axes.figure.dpi / 72
-    places = {
-        (run, name): tuple(axes.transData.transform((x, y)) / scale)
-        for run, points in curves.items()
-        for x, y, name in points
-    }
-    taken = list(places.values())
-    for run, points in curves.items():
-        for x, y, name in points:
-            at = places[run, name]
-            free = [
-                offset
-                for offset in _OFFSETS
-                if all(
-                    math.dist((at[0] + offset[0], at[1] + offset[1]), other) > 7.5
-                    for other in taken
-                )
-            ]
-            offset = free[0] if free else _OFFSETS[-1]
-            taken.append((at[0] + offset[0], at[1] + offset[1]))
-            axes.annotate(
-                name,
-                (x, y),
-                xytext=offset,
-                textcoords="offset points",
-                ha="center",
-                va="center",
-                fontsize=9,
-                color=colour(run),
-            )
+    axes.figure.draw_without_rendering()  # type: ignore[union-attr]
+    points = [(run, *point) for run, found in curves.items() for point in found]
+    inches = axes.transData.transform([point[1:3] for point in points]) / axes.figure.dpi
+    taken = [tuple(72 * place) for place in inches]
+    for (run, x, y, name), at in zip(points, list(taken), strict=True):
+        around = {offset: (at[0] + offset[0], at[1] + offset[1]) for offset in _OFFSETS}
+        room = {o: min(math.dist(spot, one) for one in taken) for o, spot in around.items()}
+        best = next((offset for offset in _OFFSETS if room[offset] > 10), _OFFSETS[0])
+        taken.append(around[best])
+        _note(axes, name, (x, y), best, colour(run))
+
+
+def _note(
+    axes: Axes, text: str, at: tuple[float, float], offset: tuple[float, float], ink: str
+) -> None:
+    like = {"ha": "center", "va": "center", "fontsize": 9, "color": ink}
+    axes.annotate(text, at, xytext=offset, textcoords="offset points", **like)  # type: ignore[arg-type]
 
 
 def synthetic(table: Table, search: str) -> Drawn:
     """Figures 8 and 9: BLEU by temperature; exact search in per cent of softmax with beam 4."""
-    found = temperatures(table)
-    if not found:
-        return None, []
-    keys = [
-        one.key
-        for one in table.numbers
-        if one.direction.startswith("synthetic-") and (one.search, one.metric) == (search, "bleu")
-    ]
+    found, exact = temperatures(table), search == "exact"
     gammas = [one.gamma for one in found]
-
-    def value(run: str, place: int) -> float:
-        if search == "exact":
-            return 100 * found[place].bleu[run] / found[place].beam
-        number = table.get(
-            next(k for k in keys if (k.run, k.direction) == (run, f"synthetic-{gammas[place]}"))
-        )
-        return float("nan") if number is None else number.value
+    of_it = [one for one in table.numbers if one.direction.startswith("synthetic-")]
+    keys = [one.key for one in of_it if (one.search, one.metric) == (search, "bleu")]
 
     def draw(axes: Axes) -> None:
         for run in (SOFTMAX, LARGE, SMALL):
-            values = [value(run, place) for place in range(len(gammas))]
+            values = [
+                100 * one.bleu[run] / one.beam[SOFTMAX] if exact else one.beam[run] for one in found
+            ]
             axes.plot(gammas, values, "o-", color=colour(run), label=_shown(run))
-            if search == "exact":
-                for place, one in enumerate(found):
-                    said = f"{one.proved[run]:.0%}"
-                    if run == SMALL:
-                        axes.annotate(
-                            f"{said} proved",
-                            (gammas[place], values[place]),
-                            xytext=(6, 6),
-                            textcoords="offset points",
-                            fontsize=8,
-                            color=colour(run),
-                        )
-        if search == "exact":
+            if exact and run == SMALL:
+                for one, value in zip(found, values, strict=True):
+                    said = f"{one.proved[run]:.0%} proved"
+                    _note(axes, said, (one.gamma, value), (0, -12), colour(run))
+        if exact:
             axes.axhline(100, color=INK, linewidth=1, linestyle="--")
         axes.margins(x=0.12, y=0.12)
         axes.set_xticks(gammas, [f"{gamma:g}" for gamma in gammas])
-        axes.set(
-            xlabel="temperature γ of IBM Model 3",
-            ylabel="% of softmax, beam 4" if search == "exact" else "BLEU",
-        )
+        axes.set(xlabel="temperature γ", ylabel="% of softmax, beam 4" if exact else "BLEU")
 
-    return panels({"German to synthetic English": draw}, height=3.4), keys
+    title = "German to synthetic English"
+    return Drawn(panels({title: draw} if found else {}, height=3.4), keys)
 
 
 # The two figures of the summary.
@@ -355,37 +302,37 @@ def gains(table: Table, tests: Mapping[str, Test], published: Json) -> Drawn:
             test = tests.get(mark_name(key, SOFTMAX))
             base = table.get(key._replace(run=SOFTMAX))
             if test is not None and base is not None:
-                ends = (100 * value / base.value for value in (test.value, test.low, test.high))
-                points[search].append((place, *ends))
+                value, low, high = (
+                    100 * one / base.value for one in (test.value, test.low, test.high)
+                )
+                points[search].append((place, value, low, high))
                 keys += [key, base.key]
 
     def draw(axes: Axes) -> None:
         axes.axhline(0, color=INK, linewidth=1)
-        for shift, (search, marker) in zip(
-            (-0.15, 0.15), (("greedy", "o"), ("beam4", "s")), strict=True
-        ):
-            if points[search]:
-                x, y, low, high = zip(*points[search], strict=True)
-                errors = [
-                    [value - end for value, end in zip(y, low, strict=True)],
-                    [end - value for value, end in zip(y, high, strict=True)],
-                ]
-                at = [place + shift for place in x]
-                axes.errorbar(
-                    at, y, errors, fmt=marker, color=colour(SMALL), capsize=3, markersize=6,
-                    label=f"ours, {SEARCHES[search]}",
-                )  # fmt: skip
+        for shift, search, marker in ((-0.15, "greedy", "o"), (0.15, "beam4", "s")):
+            for place, value, low, high in points[search]:
+                label = f"ours, {SEARCHES[search]}" if place == points[search][0][0] else None
+                like: Any = {"fmt": marker, "color": colour(SMALL), "capsize": 3, "label": label}
+                axes.errorbar(place + shift, value, [[value - low], [high - value]], **like)
             theirs = [float(text.strip("+†‡")) for text in published["bleu"][search]["gain"]]
-            axes.plot(
-                [place + shift for place in range(len(theirs))], theirs, marker, markersize=6,
-                markerfacecolor="none", color=colour("paper"), linestyle="none",
-                label=f"the paper, {SEARCHES[search]}",
-            )  # fmt: skip
-        axes.set_xticks(range(len(DIRECTIONS)), DIRECTIONS)
-        axes.set_ylabel("gain over softmax, % of BLEU")
-        axes.grid(visible=False, axis="x")
+            at = [place + shift for place in range(len(theirs))]
+            _theirs(axes, at, theirs, marker, f"the paper, {SEARCHES[search]}")
+        _by_direction(axes, "gain over softmax, % of BLEU")
 
-    return _one(draw), keys
+    return Drawn(panels({"": draw}, height=3.0), keys)
+
+
+def _theirs(axes: Axes, at: list[float], values: list[float], marker: str, label: str) -> None:
+    """Draw the paper's numbers: hollow."""
+    like: Any = {"markerfacecolor": "none", "color": colour("paper"), "linestyle": "none"}
+    axes.plot(at, values, marker, label=label, **like)
+
+
+def _by_direction(axes: Axes, axis: str) -> None:
+    axes.set_xticks(range(len(DIRECTIONS)), DIRECTIONS)
+    axes.set_ylabel(axis)
+    axes.grid(visible=False, axis="x")
 
 
 def modes(table: Table, published: Json) -> Drawn:
@@ -409,31 +356,15 @@ def modes(table: Table, published: Json) -> Drawn:
 
     def draw(axes: Axes) -> None:
         for shift, run in ((-0.2, SOFTMAX), (0.2, SMALL)):
-            at = [place + shift for place in range(len(DIRECTIONS))]
-            name = "softmax" if run == SOFTMAX else "α = 0.2"
+            at, last = [place + shift for place in range(len(DIRECTIONS))], run == SMALL
+            name = "α = 0.2" if last else "softmax"
             axes.bar(at, shares[run, MAIN], 0.36, color=colour(run), label=f"ours, {name}")
-            axes.plot(
-                at, shares[run, CONVERGED], "*", color=INK, markersize=9,
-                label="converged" if run == SMALL else None,
-            )  # fmt: skip
+            like: Any = {"color": INK, "markersize": 9, "label": "converged" if last else None}
+            axes.plot(at, shares[run, CONVERGED], "*", **like)
             exact, beam = (published["searched"][search][run] for search in ("exact", "beam4"))
             theirs = [100 * float(e) / float(b) for e, b in zip(exact, beam, strict=True)]
-            axes.plot(
-                at, theirs, "D", markersize=6, markerfacecolor="none", color=colour("paper"),
-                label="the paper" if run == SMALL else None,
-            )  # fmt: skip
+            _theirs(axes, at, theirs, "D", "the paper" if last else "")
         axes.axhline(90, color=INK, linewidth=1, linestyle="--")
-        axes.set_xticks(range(len(DIRECTIONS)), DIRECTIONS)
-        axes.set_ylabel("exact search, % of beam 4's BLEU")
-        axes.grid(visible=False, axis="x")
+        _by_direction(axes, "exact search, % of beam 4's BLEU")
 
-    return _one(draw), keys
-
-
-def _one(draw: Draw) -> str | None:
-    return panels({"": draw}, height=3.0)
-
-
-def names(table: Table) -> dict[str, str]:
-    """Name all systems for readers."""
-    return {one.run: label(one) for one in table.numbers if one.run}
+    return Drawn(panels({"": draw}, height=3.0), keys)

@@ -1,7 +1,8 @@
 """The report put together and written: a page, the same as Markdown, figures, and data files.
 
 Behind a summary of two printed pages every table and figure has a page. Where a number comes from
-stands in data files: data/cells.csv has every cell of a table, data/figure-3.csv every point of one.
+stands in data files: data/cells.csv has the cells of all tables, data/figure-3.csv the points of a
+figure.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from replication import figures, tables
 from replication.claims import Verdict, contrasts, judge, marks
 from replication.significance import FILE, References, bleurt, tests_of
-from replication.table import CONVERGED, MAIN, NEWS, Key, Table, read_table
+from replication.table import CONVERGED, MAIN, NEWS, Key, Table, label, read_table
 from scones.errors import SconesError
 from scones.files import versions, write_file
 
@@ -70,11 +71,8 @@ def write(
     if bleurt_checkpoint is not None:
         news = [one.key for one in table.numbers if (one.set, one.metric) == (NEWS, "bleu")]
         table = bleurt(table, news, references, bleurt_checkpoint)
-    wanted = [
-        *contrasts(table).values(),
-        *contrasts(table, CONVERGED).values(),
-        *marks(table),
-    ]
+    both = (*contrasts(table).values(), *contrasts(table, CONVERGED).values())
+    wanted = [*both, *marks(table)]
     tests = tests_of(table, wanted, None if data is None else references)
     problems = list(dict.fromkeys(references.problems))
     if lacking := len(wanted) - len(tests):
@@ -88,12 +86,14 @@ def write(
         "published": published,
         "verdicts": verdicts,
         "counts": Counter(one.outcome for one in verdicts),
-        "old_counts": Counter(dict.fromkeys(_old(verdicts), 0) | Counter(_old(verdicts))),
+        # Under the old rules 6a and 6b were one claim.
+        "old_counts": Counter(one.old_verdict for one in verdicts if one.number != "6b"),
         "summary": summary,
         "pages": pages,
         "colours": {figures.css(name): pair for name, pair in figures.COLOURS.items()},
         "css": figures.css,
         "left_out": _left_out(table),
+        "converged": _converged(table),
         "results": os.path.relpath(results, out),
         "versions": versions(),
         "deviation": _deviation(table),
@@ -112,20 +112,9 @@ def write(
 
 def _render(name: str, said: dict[str, object], escaped: bool) -> str:
     loader = FileSystemLoader(HERE / "templates")
-    made = Environment(
-        loader=loader,
-        autoescape=escaped,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    made = Environment(loader=loader, autoescape=escaped, undefined=StrictUndefined)
+    made.trim_blocks = made.lstrip_blocks = made.keep_trailing_newline = True
     return made.get_template(name).render(said)
-
-
-def _old(verdicts: Iterable[Verdict]) -> list[str]:
-    """The verdicts by the old rules, under which 6a and 6b were one claim."""
-    return [one.old_verdict for one in verdicts if one.number != "6b"]
 
 
 def _left_out(table: Table) -> list[str]:
@@ -134,6 +123,14 @@ def _left_out(table: Table) -> list[str]:
     for (direction, system), why in table.left_out.items():
         found.setdefault(f"{system}: {why}", []).append(direction)
     return [f"{', '.join(dict.fromkeys(where))}: {what}" for what, where in found.items()]
+
+
+def _converged(table: Table) -> str:
+    """Name the systems that were trained to the end."""
+    return "; ".join(
+        f"{direction}: {', '.join(map(label, table.runs(CONVERGED, direction).values()))}"
+        for direction in table.directions(CONVERGED)
+    )
 
 
 def _deviation(table: Table) -> float:
@@ -158,7 +155,7 @@ def _summary(pivot: tables.Pivot) -> Iterator[Page]:
 def _pages(pivot: tables.Pivot) -> Iterator[Page]:
     """Give a page for every table and figure, titles and captions from templates/captions.toml."""
     table = pivot.table
-    made = {
+    made: dict[str, Sequence[tables.Grid] | figures.Drawn] = {
         "table-1": [tables.table_1(pivot)],
         "table-2": [tables.table_2(pivot)],
         "table-3": tables.table_3(pivot),
@@ -181,7 +178,7 @@ def _pages(pivot: tables.Pivot) -> Iterator[Page]:
     captions = tomllib.loads((HERE / "templates" / "captions.toml").read_text())
     for key, (title, caption) in captions.items():
         found = made[key]
-        if isinstance(found, tuple):
+        if isinstance(found, figures.Drawn):
             below = [tables.by_temperature(pivot)] if key == "figure-9" else []
             yield Page(key, title, caption, below, *found)
         else:
@@ -204,19 +201,9 @@ def _data(
             points = [_number(table, key) for key in dict.fromkeys(page.keys)]
             yield f"data/{page.key}.csv", _csv(points)
     yield "data/cells.csv", _csv(cells)
+    columns = ("number", "title", "outcome", "old_verdict", "paper", "converged")
     judged = [
-        {
-            "claim": one.number,
-            "title": one.title,
-            "outcome": one.outcome,
-            "old outcome": one.old_verdict,
-            "numbers": one.found.short,
-            "by direction": one.found.detail,
-            "p": one.found.p,
-            "p, Holm": one.adjusted,
-            "the paper": one.paper,
-            "converged": one.converged,
-        }
+        {name: getattr(one, name) for name in columns} | vars(one.found) | {"holm": one.adjusted}
         for one in verdicts
     ]
     yield "data/verdicts.csv", _csv(judged)
@@ -228,5 +215,5 @@ def _number(table: Table, key: Key) -> dict[str, object]:
     return {name: value for name, value in vars(number).items() if name not in ("role", "layer")}
 
 
-def _csv(rows: list[dict[str, object]]) -> str:
+def _csv(rows: Sequence[Mapping[str, object]]) -> str:
     return pd.DataFrame(rows).to_csv(index=False, lineterminator="\n")

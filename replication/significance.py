@@ -1,7 +1,7 @@
 """Is what a claim says more than chance? Tests over all directions, kept beside the results.
 
 A `Contrast` is a number made of scores, such as the mean difference of two systems over all
-directions. Its test is a stratified paired bootstrap: within every direction the sentences are drawn
+directions. Its test is a stratified paired bootstrap: in every direction the sentences are drawn
 anew, the same draw for all systems and searches; the p-value is two-sided.
 
 Tests need references, which results do not hold. So they are made once, where references are, and
@@ -12,7 +12,6 @@ translations does not count.
 from __future__ import annotations
 
 import contextlib
-import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import comb
@@ -130,19 +129,15 @@ def _of_sacrebleu(direction: str, test: str) -> Path:
         raise SconesError(
             f"sacreBLEU does not know {test}; name a folder that holds its references with --data."
         )
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(20.0)
     try:
         from sacrebleu.utils import get_reference_files
 
         return Path(get_reference_files("wmt19", direction)[0])
     except (Exception, SystemExit) as problem:  # it ends the process where a download is damaged
         raise SconesError(
-            f"sacreBLEU's wmt19 is neither in its cache nor to be had from the network ({problem}); "
-            "name a folder that holds the references with --data."
+            f"sacreBLEU's wmt19 is neither in its cache nor to be had from the network "
+            f"({problem}); name a folder that holds the references with --data."
         ) from None
-    finally:
-        socket.setdefaulttimeout(before)
 
 
 # The bootstrap.

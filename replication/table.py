@@ -1,8 +1,8 @@
 """All stored results as one tidy table: a row a number.
 
-Every table and figure of the report is a selection of it, and what `significance` tests are names of
-its rows. Folders of results that are not of the recipes themselves are variants: `longer` and
-`retrained` lie in the results folder, `converged` beside it.
+Every table and figure of the report is a selection of it, and tests name its rows. Folders of
+results that are not of the recipes themselves are variants: `longer` and `retrained` lie in the
+results folder, `converged` beside it.
 """
 
 from __future__ import annotations

@@ -164,20 +164,11 @@ def summary(pivot: Pivot) -> Grid:
 
 def table_1(pivot: Pivot) -> Grid:
     """Sizes of the models, as the softmax runs have them."""
-    rows = []
+    rows, shown = [], {"parameters": "{:,.0f}", "batch": "{:,.0f} tokens"}
     for name, theirs in pivot.published["sizes"].items():
-        cells = []
-        for direction in DIRECTIONS:
-            run = "" if name == "vocabulary" else SOFTMAX
-            number = pivot.table.get(Key(MAIN, direction, run, "", "", name))
-            if number is None:
-                cells.append(NOTHING)
-                continue
-            shown = {
-                "parameters": f"{number.value / 1e6:.0f}M",
-                "batch": f"{number.value:,.0f} tokens",
-            }
-            cells.append(Cell(shown.get(name, f"{number.value:,g}"), (number.key,)))
+        run = "" if name == "vocabulary" else SOFTMAX
+        keys = [Key(MAIN, direction, run, "", "", name) for direction in DIRECTIONS]
+        cells = [pivot.cell(key, shown.get(name, "{:,g}")) for key in keys]
         rows.append(Row(name, [*cells, Cell(theirs)]))
     return Grid([*DIRECTIONS, "the paper"], rows)
 
@@ -268,51 +259,43 @@ def other_sets(pivot: Pivot) -> list[Grid]:
 
 
 def seeds(pivot: Pivot) -> list[Grid]:
-    """Several seeds, and longer training."""
-    table = pivot.table
-    rows = []
+    """Several seeds, longer training, and second trainings."""
+    table, rows = pivot.table, []
     for direction in DIRECTIONS:
         runs = table.runs(MAIN, direction).values()
         for system in dict.fromkeys(one.system for one in runs if one.run != one.system):
             cells = []
             for search in SEARCHES:
-                same = [one.run for one in runs if one.system == system]
-                keys = [Key(MAIN, direction, run, NEWS, search, "bleu") for run in same]
-                keys = [key for key in keys if table.get(key)]
-                scores = [number.value for key in keys if (number := table.get(key))]
+                asked = (NEWS, search, "bleu", system)
+                same = [
+                    one for one in table.of(MAIN, direction) if (*one.key[3:], one.system) == asked
+                ]
+                scores = [one.value for one in same]
                 text = f"{fmean(scores):.2f} ± {stdev(scores):.2f} ({len(scores)})"
-                cells.append(Cell(text, tuple(keys)))
+                cells.append(Cell(text, tuple(one.key for one in same)))
             rows.append(Row(f"{direction}, {system}", cells, system))
-    grids = [
-        Grid(list(SEARCHES.values()), rows, (), "Mean ± standard deviation (seeds), newstest2019")
+    searches = list(SEARCHES.values())
+    title = "Mean ± standard deviation (seeds), newstest2019"
+    return [
+        Grid(searches, rows, (), title),
+        _beside(pivot, LONGER, "longer", "Trained longer, newstest2019"),
+        _beside(pivot, RETRAINED, "again", "Trained once more from the same recipe"),
     ]
-    rows = []
-    for direction in table.directions(LONGER):
-        for run, one in table.runs(LONGER, direction).items():
-            keys = [
-                Key(variant, direction, run, NEWS, search, "bleu")
-                for search in SEARCHES
-                for variant in (MAIN, LONGER)
-            ]
-            cells = [pivot.cell(key, baseline=SOFTMAX) for key in keys]
-            rows.append(Row(f"{direction}, {label(one)}", cells, run))
-    heads = ["4,000 steps", "12,000 steps"] * 2
-    grids.append(Grid(heads, rows, list(SEARCHES.values()), "Trained longer, newstest2019"))
-    rows = []
-    for direction in table.directions(RETRAINED):
-        for run, one in table.runs(RETRAINED, direction).items():
-            keys = [
-                Key(variant, direction, run, NEWS, search, "bleu")
-                for search in SEARCHES
-                for variant in (MAIN, RETRAINED)
-            ]
+
+
+def _beside(pivot: Pivot, variant: str, name: str, title: str) -> Grid:
+    """Show runs of a variant beside those of the recipes."""
+    table, rows = pivot.table, []
+    for direction in table.directions(variant):
+        for run, one in table.runs(variant, direction).items():
+            stored = Key(MAIN, direction, run, NEWS, "", "bleu")
+            keys = [stored._replace(search=s, variant=v) for s in SEARCHES for v in (MAIN, variant)]
             first = table.get(keys[0])
             same = first is not None and first.model_digest == one.model_digest
-            weights = Cell("the same weights, bit by bit" if same else "other weights")
-            cells = [pivot.cell(key, "{:.2f}") for key in keys]
-            rows.append(Row(f"{direction}, {label(one)}", [*cells, weights], run))
-    heads = [f"{said}, {which}" for said in SEARCHES.values() for which in ("stored", "again")]
-    return [*grids, Grid([*heads, "weights"], rows, (), "Trained once more from the same recipe")]
+            about = f"{one.steps:,} steps" + (", the same weights, bit by bit" if same else "")
+            cells = [pivot.cell(key, "{:.2f}", SOFTMAX) for key in keys]
+            rows.append(Row(f"{direction}, {label(one)}, {about}", cells, run))
+    return Grid(["stored", name] * 2, rows, list(SEARCHES.values()), title)
 
 
 def table_4(pivot: Pivot) -> list[Grid]:
@@ -431,7 +414,7 @@ def by_temperature(pivot: Pivot) -> Grid:
         keys = [
             k.key for k in pivot.table.numbers if k.direction == direction and k.search == "exact"
         ]
-        shown = [Cell(text, tuple(keys)) for text in (f"{one.beam:.1f}", *bleu, p)]
+        shown = [Cell(text, tuple(keys)) for text in (f"{one.beam[SOFTMAX]:.1f}", *bleu, p)]
         rows.append(Row(f"γ = {one.gamma:g}", [*shown, Cell(said)]))
     heads = ["softmax, beam 4", "exact: softmax", "exact: α = 1", "exact: α = 0.2"]
     return Grid([*heads, "p, α = 0.2 against softmax", "α = 0.2 is"], rows)
