@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,6 @@ import typer
 
 from replication.options import Check, Replicate, Report, Run, Score, Synthetic, Translate
 from scones.cli.flags import CommandGroup, answer, check_publishable, table
-from scones.errors import SconesError
 
 if TYPE_CHECKING:
     from replication.results import Direction, Json
@@ -90,24 +90,24 @@ def _say(text: str) -> None:
 
 def _show(direction: Direction, as_json: bool) -> None:
     """Print the scores of all runs of a direction: BLEU as a table, everything as JSON."""
+    from replication.results import score
+
+    runs = direction.runs()
     found = {
         run["name"]: {
             test: {search: one["scores"] for search, one in about["searches"].items()}
             for test, about in run["tests"].items()
         }
-        for run in direction.runs()
+        for run in runs
     }
-    bleu = {
-        run: {
-            f"{test} {search}": f"{tests[test][search]['bleu']:.2f}"
-            for test in tests
-            for search in tests[test]
-        }
-        for run, tests in found.items()
-    }
-    columns = dict.fromkeys(column for row in bleu.values() for column in row)
-    rows = [[run, *(row.get(column, "–") for column in columns)] for run, row in bleu.items()]
-    answer(as_json, found, table(["", *columns], rows))
+    columns = dict.fromkeys(
+        (test, one) for row in found.values() for test in row for one in row[test]
+    )
+    bleu = {run["name"]: [score(run, *column) for column in columns] for run in runs}
+    rows = [
+        [name, *("–" if one is None else f"{one:.2f}" for one in row)] for name, row in bleu.items()
+    ]
+    answer(as_json, found, table(["", *map(" ".join, columns)], rows))
 
 
 def report(options: Report) -> None:
@@ -120,7 +120,12 @@ def report(options: Report) -> None:
         scones paper report docs/results/paper report
         scones paper report docs/results/paper report --data ~/corpora
     """
-    raise SconesError("TODO")
+    from replication.report import write
+
+    written = write(options.results, options.out, options.data, options.bleurt)
+    for problem in written.problems:
+        _say(problem)
+    typer.echo(written.files[0])
 
 
 def check(options: Check) -> None:
@@ -132,7 +137,24 @@ def check(options: Check) -> None:
         scones paper check docs/results/paper --data ~/corpora --cells 10
         scones paper check docs/results/paper --seed 7
     """
-    raise SconesError("TODO")
+    from replication.check import check as check_cells
+
+    seed = random.randrange(1_000_000) if options.seed is None else options.seed
+    found = list(check_cells(options.results, options.data, options.cells, seed))
+    facts = [
+        {"cell": one.title, "file": str(one.path), "stored": one.cell.value, "again": one.again}
+        for one in found
+    ]
+    rows = [
+        [one.title, f"{one.cell.value:.4f}", f"{one.again:.4f}", "the same" if one.same else "NOT"]
+        for one in found
+    ]
+    same = sum(one.same for one in found)
+    said = f"{same} of {len(found)} are the same (--seed {seed})."
+    shown = table(["BLEU cell", "stored", "again", ""], rows)
+    answer(options.as_json, {"seed": seed, "same": same, "cells": facts}, shown, said)
+    if same < len(found):
+        raise typer.Exit(1)
 
 
 def replicate(options: Replicate) -> None:

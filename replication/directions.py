@@ -149,9 +149,6 @@ class Experiments:
     # Before hours of work: what would be refused after them.
 
     def _check(self) -> None:
-        for folder in (self.options.results, self.options.runs):
-            if folder.exists() and not folder.is_dir():
-                raise SconesError(f"{folder} is a file; give a folder to write to.")
         texts = {name: test.read() for name, test in self.plan.sets.items()}
         unfinished = any(self._lacks(model) for model in self.wanted)
         if unfinished or self.options.again:
@@ -163,7 +160,7 @@ class Experiments:
             for name, both in texts.items():
                 asked[f"the text of {name}"] = [*map(texts_digest, both)]
             for run in self.direction.runs():
-                require_alike(self._file(run["name"]), asked, settings_of(run))
+                require_alike(self.direction.path(run["name"]), asked, settings_of(run))
         search, kept = self.plan.search, self.direction.read("analysis")
         if search is not None and kept is not None and self._reaches("search"):
             sources, references = self.plan.sets[search.set].read(search.sentences)
@@ -172,15 +169,14 @@ class Experiments:
             asked = {"sentences": len(sources), "limits": {**kept["limits"], **limits}}
             asked["source_digest"] = texts_digest(sources)
             asked["reference_digests"] = [texts_digest(references)]
-            require_alike(self._file("analysis"), asked, kept)
-
-    def _file(self, name: str) -> Path:
-        return self.direction.folder / f"{name}.json"
+            require_alike(self.direction.path("analysis"), asked, kept)
 
     def _keep_what_is_known(self) -> None:
         if self.direction.read("corpora") is None and (self.options.store / "report.json").exists():
             report = json.dumps(TokenStore.open(self.options.store).report, ensure_ascii=False)
             corpora = json.loads(self.plan.without_place(report))
+            options = ("pieces", "max_pieces", "sample_megabytes", "cleaning", "held_out")
+            corpora["options"] = {name: corpora["options"].get(name) for name in options}
             for corpus in corpora["corpora"]:
                 corpus.pop("examples", None)  # these are sentences
             self.direction.write("corpora", corpora)
@@ -223,7 +219,8 @@ class Experiments:
                 seconds = time.perf_counter() - begin
                 texts = [best.text for best, *_ in found]
                 file = self.direction.keep_texts(model.name, test, search, texts)
-                result = {"command": self._command(model, test, search), "seconds": seconds}
+                command = self.plan.without_place(Provenance.now().command)
+                result = {"command": command, "seconds": seconds}
                 result |= {"file": file, **scored(self.direction.texts(file), references, METRICS)}
                 about = {
                     "source_digest": texts_digest(sources),
@@ -256,14 +253,6 @@ class Experiments:
             "tests": {},
         }
 
-    def _command(self, model: Model, test: str, search: str) -> str:
-        """Say how to get one output alone."""
-        about = self.plan.sets[test]
-        flags = "--search beam --beam-size 4" if search == "beam4" else "--search greedy"
-        first = "" if about.sentences is None else f" | head -n {about.sentences}"
-        source = f"xzcat -f {self.plan.without_place(str(about.source))}{first}"
-        return f"{source} | scones translate {model.folder} {flags}"
-
     # Search.
 
     def _is_to_search(self, model: Model, search: SearchSettings) -> bool:
@@ -292,7 +281,7 @@ class Experiments:
         system |= {name: found[name] for name in _OWN}
         shared = {name: value for name, value in found.items() if name not in _OF_A_CALL}
         with self.direction.changed("analysis") as kept:
-            require_alike(self._file("analysis"), shared, kept)
+            require_alike(self.direction.path("analysis"), shared, kept)
             systems = {**kept.pop("systems", {}), model.name: system}
             order = dict.fromkeys([*(one for one in self.plan.systems if one in systems), *systems])
             kept |= {"direction": self.plan.direction, "test": search.set, **shared}
@@ -311,12 +300,10 @@ class Experiments:
         if not all(model in self.wanted and model.name in digests for model in asked):
             return
         digests = {model.name: digests[model.name] for model in asked}
-        if is_timed(self.direction.read("speed"), digests, self.plan.speed):
-            return
-        if all(self._can_be("timed", model) for model in asked):
+        timed = is_timed(self.direction.read("speed"), digests, self.plan.speed)
+        if not timed and all(self._can_be("timed", model) for model in asked):
             models = {model.name: model.folder for model in asked}
-            device = self.options.device
-            found = measure_speed(models, self.plan, self.direction, device, self.say)
+            found = measure_speed(models, self.plan, self.direction, self.options.device, self.say)
             found["command"] = self.plan.without_place(found["command"])
             self.direction.write("speed", found)
 
@@ -337,7 +324,7 @@ def _settings(data: str, sections: Json, budget: Json) -> Json:
 def settings_of(run: Json) -> Json:
     """The same of a run that is stored, with the texts that it translated."""
     flags = re.findall(r"--(max-steps|max-minutes) (\S+)", run["command"])
-    budget = {name.replace("-", "_"): float(value) for name, value in flags}
+    budget = {name.replace("-", "_"): json.loads(value) for name, value in flags}
     settings = _settings(run["data_digest"], run["training"].get("recipe") or {}, budget)
     for name, test in run["tests"].items():
         settings[f"the text of {name}"] = [test["source_digest"], test["reference_digest"]]
@@ -400,7 +387,7 @@ def _rescore_run(
         about = run["tests"][test]
         references = plan.sets[test].read()[1]
         asked = {"reference_digest": texts_digest(references)}
-        require_alike(direction.folder / f"{name}.json", asked, about)
+        require_alike(direction.path(name), asked, about)
         result = about["searches"].get(search, {"scores": metrics})
         if missing := [metric for metric in metrics if metric not in result["scores"]]:
             found = scored(direction.texts(result["file"]), references, missing)

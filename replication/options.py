@@ -65,6 +65,7 @@ class Report(DataFlag):
 
     results: Path = argument("The results folder of scones paper run.", "RESULTS")
     out: Path = argument("The folder to write to.", "OUT")
+    bleurt: Path | None = option(None, "BLEURT weights, for table 4.", metavar="CHECKPOINT")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -166,12 +166,8 @@ class Plan:
                 self._refuse(f"'{settings.set}' is not a set of [tests]: {', '.join(self.sets)}")
             if not settings.beams:
                 self._refuse("a section names no beams")
-            there = self.sets[settings.set].sentences
-            if there is not None and settings.sentences > there:
-                self._refuse(
-                    f"{settings.sentences:,} sentences of '{settings.set}' are asked for, which "
-                    f"[tests] cuts to {there:,}; ask for fewer, or raise the cut"
-                )
+            if settings.sentences > (self.sets[settings.set].sentences or settings.sentences):
+                self._refuse(f"there are fewer sentences of '{settings.set}' than are searched")
 
     def check_systems(self, names: Sequence[str]) -> None:
         """Refuse a system that the recipe does not know."""

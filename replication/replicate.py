@@ -14,10 +14,9 @@ from pathlib import Path
 from replication.directions import training_facts
 from replication.options import Replicate
 from replication.plan import Training
-from replication.results import Json
+from replication.results import Json, page
 from replication.runner import Job, Say, output_of, run_all, training_job
 from scones.analysis.compare import compare
-from scones.analysis.tables import table_lines
 from scones.errors import SconesError
 from scones.evaluation.significance import mark
 from scones.model.folder import read_facts
@@ -79,6 +78,11 @@ def _dev_bleu(training: Job) -> float:
     return float((read_facts(training.made).scores or {})["bleu"])
 
 
+def _mean(values: list[float]) -> str:
+    spread = statistics.stdev(values) if len(values) > 1 else 0.0
+    return f"**{statistics.fmean(values):.2f}** ± {spread:.2f}"
+
+
 def markdown(result: Json) -> str:
     """Show every seed, the means, and the bootstrap's verdicts."""
     seeds, first = result["seeds"], result["seeds"][0]
@@ -93,24 +97,11 @@ def markdown(result: Json) -> str:
                 cells.append(f"{known[-1]:.2f}{mark(found['p'][search] or 1.0)}")
             minutes = " / ".join(f"{value:.1f}" for value in row["minutes"].values())
             rows.append([f"{search}, seed {row['seed']}", *cells, minutes])
-        means = (f"**{statistics.fmean(one):.2f}** ± {_spread(one):.2f}" for one in bleu.values())
-        rows.append([f"{search}, mean ± deviation", *means, ""])
+        rows.append([f"**{search}, mean**", *map(_mean, bleu.values()), ""])
     sweep = ", ".join(f"α = {a}: {one:.2f}" for a, one in result["dev_bleu_by_alpha"].items())
-    lines = [
-        f"# {Path(result['recipe']).stem}: softmax and SCONES, {len(seeds)} seeds",
-        "",
+    said = (
         f"α = {result['alpha']:g}, chosen by greedy BLEU on the development set with seed "
-        f"{result['tuning_seed']} ({sweep}).",
-        "",
-        *table_lines(["BLEU", "softmax", "SCONES", "minutes of training"], rows),
-        "",
-        "† p < .05, ‡ p < .01 against softmax with the same seed (paired bootstrap).",
-        f"`{first['systems']['softmax']['signature']}`, commit `{first['commit']}`: "
-        f"`{first['command']}`",
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def _spread(values: list[float]) -> float:
-    return statistics.stdev(values) if len(values) > 1 else 0.0
+        f"{result['tuning_seed']} ({sweep}). BLEU: `{first['systems']['softmax']['signature']}`."
+    )
+    title = f"{Path(result['recipe']).stem}: softmax and SCONES, {len(seeds)} seeds"
+    return page(title, said, ["BLEU", "softmax", "SCONES", "minutes of training"], rows, first)

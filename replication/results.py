@@ -34,13 +34,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scones.analysis.tables import table_lines
 from scones.errors import SconesError
 from scones.files import read_json, sole_use, write_file, write_json
 from scones.text.reading import read_texts
 
 Json = dict[str, Any]
 
-_KEYS = ("name", "system", "seed", "output", "training", "data_digest", "model_digest")
+_KEYS = ("name", "system", "seed", "output", "training", "data_digest", "model_digest", "tests")
 
 
 @dataclass(frozen=True)
@@ -51,33 +52,31 @@ class Direction:
 
     def runs(self) -> list[Json]:
         """All runs: softmax first, then by λ and α, seeds of a system together."""
-        files = {path.stem: read_json(path) for path in self.folder.glob("*.json")}
-        runs = [self._checked(name, one) for name, one in files.items() if "tests" in one]
-        return sorted(runs, key=_order)
+        files = [path for path in self.folder.glob("*.json") if "tests" in read_json(path)]
+        return sorted(filter(None, (self.run(path.stem) for path in files)), key=_order)
 
     def run(self, name: str) -> Json | None:
         """A run by its name; None where there is none yet."""
         run = self.read(name)
-        return None if run is None else self._checked(name, run)
-
-    def _checked(self, name: str, run: Json) -> Json:
-        missing = [key for key in (*_KEYS, "command", "dev") if key not in run]
+        missing = [key for key in _KEYS if run is not None and key not in run]
         if missing:
             raise SconesError(
-                f"{self.folder / name}.json does not hold the results of a run (there is no "
+                f"{self.path(name)} does not hold the results of a run (there is no "
                 f"'{missing[0]}'); remove it to run again."
             )
         return run
 
+    def path(self, name: str) -> Path:
+        return self.folder / f"{name}.json"
+
     def read(self, name: str) -> Json | None:
         """Any of the JSON files; None where it is not there."""
-        path = self.folder / f"{name}.json"
-        value: Json | None = read_json(path) if path.exists() else None
+        value: Json | None = read_json(self.path(name)) if self.path(name).exists() else None
         return value
 
     def write(self, name: str, value: Json) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_json(self.folder / f"{name}.json", value)
+        write_json(self.path(name), value)
 
     @contextmanager
     def changed(self, name: str) -> Iterator[Json]:
@@ -102,6 +101,16 @@ class Direction:
         return file
 
 
+def page(
+    title: str, said: str, heads: Sequence[str], rows: Sequence[Sequence[str]], by: Json
+) -> str:
+    """A table as Markdown; `by` says which command of which commit made it."""
+    marks = "† p < .05, ‡ p < .01 against softmax and the same search (paired bootstrap)."
+    command = f"`{by['command']}`, commit `{by['commit']}`"
+    lines = [f"# {title}", "", said, "", *table_lines(heads, rows), "", marks, "", command, ""]
+    return "\n".join(lines)
+
+
 def score(run: Json, test: str, search: str, metric: str = "bleu") -> float | None:
     """A score of a run; None where it is not known."""
     searches = run["tests"].get(test, {"searches": {}})["searches"]
@@ -115,18 +124,17 @@ def choose(runs: Sequence[Json]) -> Json | None:
     Among the SCONES runs without label smoothing that have the recipe's first seed. Of two that are
     equally good the smaller is taken; None where no such run was tested yet.
     """
-    bleu = {}
-    asked = {}
+    tested: list[tuple[float, float, str, str]] = []
     for run in runs:
         plain = "alpha" in run["output"] and not run["output"].get("label_smoothing")
-        found = score(run, run["dev"], "greedy")
-        if plain and run["name"] == run["system"] and found is not None:
-            bleu[run["system"]], asked[run["system"]] = found, run
-    if not asked:
+        bleu = score(run, run["dev"], "greedy")
+        if plain and run["name"] == run["system"] and bleu is not None:
+            tested.append((-bleu, float(run["output"]["alpha"]), run["system"], run["dev"]))
+    if not tested:
         return None
-    best = min(asked.values(), key=lambda run: (-bleu[run["system"]], run["output"]["alpha"]))
-    alpha = float(best["output"]["alpha"])
-    return {"system": best["system"], "alpha": alpha, "dev": best["dev"], "bleu": bleu}
+    _, alpha, system, dev = min(tested)
+    known = {system: -bleu for bleu, _, system, _ in tested}
+    return {"system": system, "alpha": alpha, "dev": dev, "bleu": known}
 
 
 def _order(run: Json) -> tuple[Any, ...]:

@@ -67,9 +67,7 @@ def require_alike(place: Path, asked: Mapping[str, Any], found: Mapping[str, Any
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, float | int):
-        return f"{value:,}" if isinstance(value, int) else f"{value:g}"
-    return "nothing" if value is None else " ".join(value) if isinstance(value, list) else value
+    return "nothing" if value is None else str(value)
 
 
 # Jobs, and chains of them.

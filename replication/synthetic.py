@@ -21,11 +21,12 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 
 from replication.options import Synthetic
 from replication.plan import EvaluationSet, SearchSettings, Training
-from replication.results import Json
+from replication.results import Json, page
 from replication.runner import (
     Job,
     Say,
@@ -36,7 +37,7 @@ from replication.runner import (
     training_job,
 )
 from scones.analysis.analyze import read_modes
-from scones.analysis.tables import limits_sentence, percent, table_lines, texts_digest
+from scones.analysis.tables import limits_sentence, percent, texts_digest
 from scones.errors import SconesError
 from scones.evaluation.significance import mark, paired_bootstrap
 from scones.files import Provenance, file_digest, new_folder, read_json, write_file, write_json
@@ -47,6 +48,8 @@ from scones.text.reading import read_texts
 from scones.text.store import TokenStore
 
 BEAM = 4
+_OWN = ("data", "sentences", "output")
+"""What searches that stand in one table need not have in common."""
 TEST_SEED = 1
 """Added to the seed of a language for the test set: it is no translation seen in training."""
 
@@ -60,21 +63,16 @@ class Experiment:
 
     def run(self) -> Json | None:
         """Do what is not done yet; gives all figures, or None where it ended before the last."""
-        options = self.options
+        options, training = self.options, self._training  # a wrong recipe is refused at once
         for alpha in options.alpha:
             output_layer(output_of(alpha))
-        missing = [one for one in dict.fromkeys(options.temperature) if not self._is_sampled(one)]
-        chains = [
-            self._chain(temperature, alpha)
-            for temperature in dict.fromkeys(options.temperature)
-            for alpha in (None, *dict.fromkeys(options.alpha))
-        ]
-        assert self._training  # a wrong recipe is refused before hours of sampling
-        for temperature in missing:
+        temperatures = dict.fromkeys(options.temperature)
+        for temperature in [one for one in temperatures if not self._is_sampled(one)]:
             self.say(f"γ = {temperature}: sampling")
             self._sample(temperature)
         if options.until != "sample":
-            run_all(chains, options.jobs, self.say)
+            each = product(temperatures, (None, *dict.fromkeys(options.alpha)))
+            run_all([self._chain(training, *one) for one in each], options.jobs, self.say)
         return self._figures() if options.until == "search" else None
 
     @cached_property
@@ -149,38 +147,35 @@ class Experiment:
 
     # Systems: trained, then searched.
 
-    def _chain(self, temperature: float, alpha: float | None) -> Iterator[Job]:
+    def _chain(self, training: Training, temperature: float, alpha: float | None) -> Iterator[Job]:
         language, options = self._language(temperature), self.options
         model = language.with_name("softmax" if alpha is None else f"scones-{alpha}")
         name, output = f"γ = {temperature}, {model.name}", output_of(alpha)
-        training = training_job(
-            name, self._training, language / "store", model, output, options.seed
-        )
-        yield training
+        store = language / "store"
+        job = training_job(name, training, store, model, output, options.seed)
+        yield job
         if options.until == "search":
-            sentences = read_json(language / "language.json")["test_sentences"]
-            search = SearchSettings(
-                "test",
-                min(sentences, options.sentences or sentences),
-                [BEAM],
-                options.max_states,
-                options.max_memory,
-            )
+            there = read_json(language / "language.json")["test_sentences"]
+            sentences = min(there, options.sentences or there)
+            limits = options.max_states, options.max_memory
+            search = SearchSettings("test", sentences, [BEAM], *limits)
             test = EvaluationSet(language / "test.source.txt", language / "test.target.txt")
-            made_with = {"training": training.made_with, **asdict(search)}
+            made_with = {**(job.made_with or {}), **asdict(search), "output": output}
+            made_with |= {"recipe": training.sections, "budget": training.budget}
             yield search_job(name, model, test, search, options.device, made_with)
 
     def _figures(self) -> Json:
-        """All that was searched in the folder, where it was searched alike."""
-        options, limits, rows = self.options, Json(), Json()
+        """All that was searched in the folder, by whichever call, where it was made alike."""
+        options, shared, rows = self.options, Json(), Json()
         for place in sorted(options.folder.glob("gamma-*"), key=_temperature):
             found = {}
             for marker in place.glob("*.search.done.json"):
                 name = marker.name.removesuffix(".search.done.json")
                 analysis = read_json(place / f"{name}.search" / "analysis.json")
-                known = {key: analysis[key] for key in ("limits", "first_beam") if key in analysis}
-                limits = limits or known
-                require_alike(marker, limits, known)
+                made = {**read_json(marker), "first_beam": analysis.get("first_beam")}
+                made |= {"limits": analysis["limits"]}
+                shared = shared or {key: made[key] for key in made if key not in _OWN}
+                require_alike(marker, shared, made)
                 found[name] = analysis["systems"][name]
             if "softmax" in found:
                 rows[str(_temperature(place))] = _row(place, found)
@@ -194,7 +189,8 @@ class Experiment:
             "max_steps": options.max_steps,
             "seed": options.seed,
             "beam": BEAM,
-            **limits,
+            "limits": shared["limits"],
+            "first_beam": shared["first_beam"],
             "systems": systems,
             "temperatures": rows,
         }
@@ -238,15 +234,6 @@ def markdown(result: Json) -> str:
         for temperature, row in result["temperatures"].items()
         for name, one in row["systems"].items()
     ]
-    lines = [
-        "# Synthetic languages: softmax and SCONES at several temperatures of IBM Model 3",
-        "",
-        limits_sentence(result["limits"], result["first_beam"]),
-        "",
-        *table_lines(["language, system", *columns], rows),
-        "",
-        "† p < .05, ‡ p < .01 against exact search of softmax (paired bootstrap).",
-        f"`{result['command']}`, commit `{result['commit']}`",
-        "",
-    ]
-    return "\n".join(lines)
+    title = "Synthetic languages: softmax and SCONES at several temperatures of IBM Model 3"
+    said = limits_sentence(result["limits"], result["first_beam"])
+    return page(title, said, ["language, system", *columns], rows, result)
