@@ -14,7 +14,7 @@ from statistics import fmean
 
 import numpy as np
 
-from replication.significance import SEED, Contrast, Term, Test, holm, mcnemar
+from replication.significance import SEED, BootstrapTest, Contrast, Term, holm, mcnemar
 from replication.table import CONVERGED, LARGE, MAIN, NEWS, SMALL, SOFTMAX, Json, Key, Number, Table
 from scones.text.reading import read_texts
 
@@ -252,7 +252,7 @@ def mark_name(key: Key, baseline: str) -> str:
 # What the numbers say to each claim.
 
 
-def judge(table: Table, tests: Mapping[str, Test]) -> list[Verdict]:
+def judge(table: Table, tests: Mapping[str, BootstrapTest]) -> list[Verdict]:
     """Judge all claims, in the order of claims.toml."""
     claims: dict[str, Json] = tomllib.loads((Path(__file__).parent / "claims.toml").read_text())
     found = {number: _found(number, table, tests, MAIN) for number in claims}
@@ -277,7 +277,7 @@ def _outcome(found: Found, adjusted: float | None) -> str:
     return "confirmed" if found.effect > 0 else "opposite"
 
 
-def _found(number: str, table: Table, tests: Mapping[str, Test], variant: str) -> Found:
+def _found(number: str, table: Table, tests: Mapping[str, BootstrapTest], variant: str) -> Found:
     others = {"4": _speed, "7": search_errors, "9": _ambiguity}
     if number in others:
         return others[number](table, variant)
@@ -294,7 +294,7 @@ def _found(number: str, table: Table, tests: Mapping[str, Test], variant: str) -
     return Found(short, detail, test.value - test.null, test.p)
 
 
-def interval(test: Test) -> str:
+def interval(test: BootstrapTest) -> str:
     """Show a value with its interval."""
     digits = 2 if abs(test.value) < 1 else 1
     value, low, high = (signed(one, digits) for one in (test.value, test.low, test.high))
@@ -340,13 +340,13 @@ def _proved(table: Table, one: Contrast, run: str) -> str:
     return f"{proved / sentences:.0%} of {sentences:,} modes proved" if sentences else "none proved"
 
 
-def _say_gains(table: Table, one: Contrast, test: Test) -> tuple[str, str]:
+def _say_gains(table: Table, one: Contrast, test: BootstrapTest) -> tuple[str, str]:
     values = [term.of(*(_value(table, key) for key in term.keys)) for term in one.terms]
     ahead = f"{sum(value > 0 for value in values)} of {len(values)} differences are gains"
     return f"{interval(test)} BLEU", f"{ahead}; {_each(table, one)} (mean of both searches)"
 
 
-def _say_less_data(table: Table, one: Contrast, test: Test) -> tuple[str, str]:
+def _say_less_data(table: Table, one: Contrast, test: BootstrapTest) -> tuple[str, str]:
     groups: dict[str, list[float]] = {"fi, lt": [], "de": []}
     for direction, gain in by_direction(table, one).items():
         groups["de" if "de" in direction.split("-") else "fi, lt"].append(gain)
@@ -354,28 +354,28 @@ def _say_less_data(table: Table, one: Contrast, test: Test) -> tuple[str, str]:
     return f"{interval(test)} points ({means})", _each(table, one)
 
 
-def _say_curse(table: Table, one: Contrast, test: Test) -> tuple[str, str]:
+def _say_curse(table: Table, one: Contrast, test: BootstrapTest) -> tuple[str, str]:
     beams = {term.direction: max(int(key.search[4:]) for key in term.keys) for term in one.terms}
     widths = ", ".join(f"{direction} {size:,}" for direction, size in beams.items())
     return f"{interval(test)} BLEU less lost", f"{_each(table, one)}; widest beams: {widths}"
 
 
-def _say_modes(table: Table, one: Contrast, test: Test) -> tuple[str, str]:
+def _say_modes(table: Table, one: Contrast, test: BootstrapTest) -> tuple[str, str]:
     proved = f"{_proved(table, one, SMALL)} at α = 0.2, {_proved(table, one, SOFTMAX)} with softmax"
     return f"{interval(test)} BLEU", f"{_each(table, one)}; {proved}; else the best found counts"
 
 
-def _say_kept(table: Table, one: Contrast, test: Test) -> tuple[str, str]:
+def _say_kept(table: Table, one: Contrast, test: BootstrapTest) -> tuple[str, str]:
     proved = f"{_proved(table, one, SMALL)}; else the best found counts"
     short = f"{test.value:.0f} % [{test.low:.0f}, {test.high:.0f}] kept"
     return short, f"{_each(table, one, _percent)}; {proved}"
 
 
-def _say_plainly(table: Table, one: Contrast, test: Test) -> tuple[str, str]:
+def _say_plainly(table: Table, one: Contrast, test: BootstrapTest) -> tuple[str, str]:
     return f"{interval(test)} BLEU", _each(table, one)
 
 
-_SAY: Mapping[str, Callable[[Table, Contrast, Test], tuple[str, str]]] = {
+_SAY: Mapping[str, Callable[[Table, Contrast, BootstrapTest], tuple[str, str]]] = {
     "1": _say_gains,
     "2": _say_less_data,
     "3": _say_plainly,
@@ -387,7 +387,7 @@ _SAY: Mapping[str, Callable[[Table, Contrast, Test], tuple[str, str]]] = {
 }
 
 
-def _second_metrics(known: Mapping[str, Contrast], tests: Mapping[str, Test]) -> Found:
+def _second_metrics(known: Mapping[str, Contrast], tests: Mapping[str, BootstrapTest]) -> Found:
     """Both metrics have to be beyond chance, and of one sign."""
     names = {metric: known.get(f"11 {metric}") for metric in ("chrF", "TER")}
     found = {metric: tests.get(one.name) for metric, one in names.items() if one is not None}
@@ -398,8 +398,7 @@ def _second_metrics(known: Mapping[str, Contrast], tests: Mapping[str, Test]) ->
     detail = "above 0: SCONES is better; " + ", ".join(
         f"{m} p = {t.p:.4f}" for m, t in both.items()
     )
-    values = [test.value for test in both.values()]
-    effect = min(values, key=abs) if min(values) > 0 or max(values) < 0 else 0.0
+    effect = _agreed([test.value for test in both.values()])
     return Found(short, detail, effect, max(test.p for test in both.values()))
 
 
@@ -416,48 +415,44 @@ def _smoothing(table: Table, variant: str) -> Found:
 
 def _speed(table: Table, variant: str) -> Found:
     """SCONES greedy against softmax with beam 4, and with its cheapest beam of equal BLEU."""
-    factors, said, rounds = [], [], []
+    effects, said, rounds = [], [], []
     for direction in table.directions(variant):
-        part = table.part(variant, direction)
         here = table.of(variant, direction)
         timed = [one for one in here if one.metric == "sentences_per_second"]
-        beams = {(one.layer, one.search): one for one in timed if one.set == part}
-        fast = beams.get(("scones", "speed.1"))
-        rivals = [one for (layer, search), one in beams.items() if layer == SOFTMAX]
-        equal = [
-            one
-            for one in rivals
-            if fast
-            and _value(table, one.key._replace(metric="bleu"))
-            >= _value(table, fast.key._replace(metric="bleu")) - EQUAL_BLEU
-        ]
-        slow = beams.get((SOFTMAX, "speed.4"))
-        if fast is None or slow is None or not equal:
+        beams = {(one.layer, one.search): one for one in timed}
+        fast, slow = beams.get(("scones", "speed.1")), beams.get((SOFTMAX, "speed.4"))
+        if fast is None or slow is None:
             continue
-        cheapest = max(equal, key=lambda one: one.value)
-        worst = min(_rounds(table, fast, other) for other in (slow, cheapest))
-        factors.append(worst - 1)
+        bleu = {one.key: _value(table, one.key._replace(metric="bleu")) for one in timed}
+        enough = bleu[fast.key] - EQUAL_BLEU
+        equal = [o for o in timed if o.layer == SOFTMAX and bleu[o.key] >= enough]
+        cheapest = max((slow, *equal), key=lambda one: one.value)
+        factors = [_rounds(table, fast, other) for other in (slow, cheapest)]
+        worst, best = min(map(min, factors)), max(factors[0])
+        effects.append(max(0.0, worst - 1) + min(0.0, best - 1))
         beam = cheapest.search.partition(".")[2]
         said.append(
             f"{direction} {fast.value / slow.value:.2f}× beam 4, "
             f"{fast.value / cheapest.value:.2f}× beam {beam} of equal BLEU"
         )
         rounds.append(f"{direction} at least {worst:.2f}× in every round, {fast.device}")
-    if not factors:
+    if not effects:
         return Found("the speed of no direction was measured.")
-    effect = min(factors) if min(factors) > 0 or max(factors) < 0 else 0.0
-    return Found("; ".join(said), "; ".join(rounds), effect)
+    return Found("; ".join(said), "; ".join(rounds), _agreed(effects))
 
 
-def _rounds(table: Table, fast: Number, slow: Number) -> float:
-    """Give by which factor one is faster in the round where it is least so."""
-    factors = []
-    for turn in range(1000):
-        times = [table.get(one.key._replace(metric=f"seconds.{turn}")) for one in (fast, slow)]
-        if times[0] is None or times[1] is None:
-            break
-        factors.append(times[1].value / times[0].value)
-    return min(factors, default=float("nan"))
+def _agreed(effects: Sequence[float]) -> float:
+    """Give the smallest effect where all have one sign; else 0, which confirms nothing."""
+    return min(effects, key=abs) if min(effects) > 0 or max(effects) < 0 else 0.0
+
+
+def _rounds(table: Table, fast: Number, slow: Number) -> list[float]:
+    """Give by which factor one is faster, round by round."""
+    times = [
+        [table.get(one.key._replace(metric=f"seconds.{turn}")) for turn in range(100)]
+        for one in (fast, slow)
+    ]
+    return [s.value / f.value for f, s in zip(*times, strict=True) if f and s]
 
 
 @dataclass(frozen=True)
@@ -596,8 +591,6 @@ def _ambiguity(table: Table, variant: str) -> Found:
     ps = [f"γ = {one.gamma:g} p = {one.p:.3f}" for one in found if one.p is not None]
     detail = "; ".join([*(text for gamma, text in said.items() if gamma < AMBIGUOUS), *ps])
     tested = [one.p for one in deciding if one.p is not None]
-    ahead = [one.ahead for one in deciding]
     if len(tested) < len(deciding):
         return Found(short, detail)
-    effect = min(ahead, key=abs) if min(ahead) > 0 or max(ahead) < 0 else 0.0
-    return Found(short, detail, effect, max(tested))
+    return Found(short, detail, _agreed([one.ahead for one in deciding]), max(tested))

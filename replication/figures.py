@@ -15,7 +15,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replication.claims import SEARCHES, mark_name, temperatures
-from replication.significance import Test
+from replication.significance import BootstrapTest
 from replication.table import (
     CONVERGED,
     DIRECTIONS,
@@ -292,7 +292,7 @@ def synthetic(table: Table, search: str) -> Drawn:
 # The two figures of the summary.
 
 
-def gains(table: Table, tests: Mapping[str, Test], published: Json) -> Drawn:
+def gains(table: Table, tests: Mapping[str, BootstrapTest], published: Json) -> Drawn:
     """What SCONES gains over softmax, with intervals, the paper's gains beside."""
     keys: list[Key] = []
     points: dict[str, list[tuple[float, float, float, float]]] = {search: [] for search in SEARCHES}

@@ -19,7 +19,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from replication import figures, tables
 from replication.claims import Verdict, contrasts, judge, marks
-from replication.significance import FILE, References, bleurt, tests_of
+from replication.significance import FILE, References, bleurt, find_tests
 from replication.table import CONVERGED, MAIN, NEWS, Key, Table, label, read_table
 from scones.errors import SconesError
 from scones.files import versions, write_file
@@ -73,7 +73,7 @@ def write(
         table = bleurt(table, news, references, bleurt_checkpoint)
     both = (*contrasts(table).values(), *contrasts(table, CONVERGED).values())
     wanted = [*both, *marks(table)]
-    tests = tests_of(table, wanted, None if data is None else references)
+    tests = find_tests(table, wanted, None if data is None else references)
     problems = list(dict.fromkeys(references.problems))
     if lacking := len(wanted) - len(tests):
         problems.append(
@@ -196,10 +196,9 @@ def _data(
                 for head, cell in zip(grid.full_heads, row.cells, strict=True):
                     place = {"page": page.key, "table": grid.title, "row": row.label}
                     place |= {"column": head, "shown": cell.text}
-                    cells += [{**place, **_number(table, key)} for key in cell.keys]
+                    cells += [{**place, **one} for one in _numbers(table, cell.keys)]
         if page.keys:
-            points = [_number(table, key) for key in dict.fromkeys(page.keys)]
-            yield f"data/{page.key}.csv", _csv(points)
+            yield f"data/{page.key}.csv", _csv(_numbers(table, page.keys))
     yield "data/cells.csv", _csv(cells)
     columns = ("number", "title", "outcome", "old_verdict", "paper", "converged")
     judged = [
@@ -209,10 +208,11 @@ def _data(
     yield "data/verdicts.csv", _csv(judged)
 
 
-def _number(table: Table, key: Key) -> dict[str, object]:
-    number = table.get(key)
-    assert number is not None
-    return {name: value for name, value in vars(number).items() if name not in ("role", "layer")}
+def _numbers(table: Table, keys: Iterable[Key]) -> list[dict[str, object]]:
+    """Give the numbers of these keys, with where they come from."""
+    found = [number for key in dict.fromkeys(keys) if (number := table.get(key))]
+    hidden = ("role", "layer")
+    return [{k: v for k, v in vars(number).items() if k not in hidden} for number in found]
 
 
 def _csv(rows: Sequence[Mapping[str, object]]) -> str:

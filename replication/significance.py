@@ -61,7 +61,7 @@ class Contrast:
 
 
 @dataclass(frozen=True)
-class Test:
+class BootstrapTest:
     """What is known about a contrast."""
 
     name: str
@@ -72,8 +72,7 @@ class Test:
     p: float
     null: float
     files: tuple[str, ...]
-    more: Json = field(default_factory=dict)
-    """What else a test says."""
+    """The translations that it is about."""
 
 
 # References: from a data folder, or sacreBLEU's own copy of the news test.
@@ -100,11 +99,12 @@ class References:
             self._read[where] = read_texts(path)
         texts = self._read[where][: number.sentences]
         # sacreBLEU's copy may differ in spaces, which BLEU does not see.
-        if self.data is not None and texts_digest(texts) != number.reference_digest:
+        known = number.reference_digest if self.data else ""
+        if known and texts_digest(texts) != known:
             raise SconesError(
                 f"The first {number.sentences:,} lines of {where} have the digest "
                 f"{texts_digest(texts)}, but the results were scored with others, of the digest "
-                f"{number.reference_digest}; give the same data folder."
+                f"{known}; give the same data folder."
             )
         return texts
 
@@ -143,9 +143,9 @@ def _of_sacrebleu(direction: str, test: str) -> Path:
 # The bootstrap.
 
 
-def tests_of(
+def find_tests(
     table: Table, contrasts: Sequence[Contrast], references: References | None
-) -> dict[str, Test]:
+) -> dict[str, BootstrapTest]:
     """Give the tests that are stored, and make and store those that are missing where it can be."""
     path = table.folder / FILE
     stored: Json = read_json(path) if path.exists() else {}
@@ -157,23 +157,23 @@ def tests_of(
     return {one.name: known[one.name] for one in contrasts if one.name in known}
 
 
-def _same(table: Table, one: Contrast, known: Mapping[str, Test]) -> bool:
+def _same(table: Table, one: Contrast, known: Mapping[str, BootstrapTest]) -> bool:
     """Whether what is stored is about these numbers, too."""
     found = {key: table.get(key) for key in one.keys}
     scores = {key: number.value for key, number in found.items() if number is not None}
     return abs(float(one.value(scores)) - known[one.name].value) < SAME
 
 
-def _stored(table: Table, found: Json) -> Iterator[tuple[str, Test]]:
+def _stored(table: Table, found: Json) -> Iterator[tuple[str, BootstrapTest]]:
     """Give the stored tests whose translations are those of today."""
     today = {one.file: one.digest for one in table.numbers if one.digest}
     digests = found.get("hypotheses", {})
     for name, one in found.get("tests", {}).items():
         if all(today.get(file) == digests.get(file) for file in one["files"]):
-            yield name, Test(name=name, **{**one, "files": tuple(one["files"])})
+            yield name, BootstrapTest(name=name, **{**one, "files": tuple(one["files"])})
 
 
-def _store(table: Table, path: Path, known: Mapping[str, Test]) -> None:
+def _store(table: Table, path: Path, known: Mapping[str, BootstrapTest]) -> None:
     today = {one.file: one.digest for one in table.numbers if one.digest}
     files = sorted({file for one in known.values() for file in one.files})
     tests = {
@@ -196,7 +196,7 @@ def _store(table: Table, path: Path, known: Mapping[str, Test]) -> None:
 
 def _bootstrap(
     table: Table, contrasts: Iterable[Contrast], references: References
-) -> dict[str, Test]:
+) -> dict[str, BootstrapTest]:
     resampled: dict[Key, np.ndarray] = {}
     draws: dict[tuple[str, int], np.ndarray] = {}
     made = {}
@@ -246,12 +246,12 @@ def _draws(direction: str, sentences: int) -> np.ndarray:
     return counts_RN
 
 
-def _test(one: Contrast, values: np.ndarray, files: tuple[str, ...]) -> Test:
+def _test(one: Contrast, values: np.ndarray, files: tuple[str, ...]) -> BootstrapTest:
     value, drawn = float(values[0]), values[1:]
     low, high = (float(end) for end in np.quantile(drawn, (0.025, 0.975)))
     side = min(int((drawn <= one.null).sum()), int((drawn >= one.null).sum()))
     p = min(1.0, 2 * (side + 1) / (len(drawn) + 1))
-    return Test(one.name, value, low, high, p, one.null, files)
+    return BootstrapTest(one.name, value, low, high, p, one.null, files)
 
 
 def holm(p: Mapping[str, float]) -> dict[str, float]:

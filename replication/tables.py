@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from replication.claims import SEARCHES, mark_name, signed, temperatures
-from replication.significance import Test
+from replication.significance import BootstrapTest
 from replication.table import (
     CONVERGED,
     DIRECTIONS,
@@ -85,7 +85,7 @@ class Pivot:
     """Shows numbers of the table."""
 
     table: Table
-    tests: Mapping[str, Test]
+    tests: Mapping[str, BootstrapTest]
     published: Json
 
     def cell(self, key: Key, shown: str = "{:.1f}", baseline: str = "") -> Cell:
