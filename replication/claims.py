@@ -324,10 +324,6 @@ def _value(table: Table, key: Key) -> float:
     return float("nan") if number is None else number.value
 
 
-def _percent(value: float) -> str:
-    return f"{value:.0f} %"
-
-
 def _proved(table: Table, one: Contrast, run: str) -> str:
     numbers = [
         table.get(key._replace(metric="proved"))
@@ -368,7 +364,7 @@ def _say_modes(table: Table, one: Contrast, test: BootstrapTest) -> tuple[str, s
 def _say_kept(table: Table, one: Contrast, test: BootstrapTest) -> tuple[str, str]:
     proved = f"{_proved(table, one, SMALL)}; else the best found counts"
     short = f"{test.value:.0f} % [{test.low:.0f}, {test.high:.0f}] kept"
-    return short, f"{_each(table, one, _percent)}; {proved}"
+    return short, f"{_each(table, one, '{:.0f} %'.format)}; {proved}"
 
 
 def _say_plainly(table: Table, one: Contrast, test: BootstrapTest) -> tuple[str, str]:

@@ -111,8 +111,8 @@ def write(
 
 
 def _render(name: str, said: dict[str, object], escaped: bool) -> str:
-    loader = FileSystemLoader(HERE / "templates")
-    made = Environment(loader=loader, autoescape=escaped, undefined=StrictUndefined)
+    made = Environment(autoescape=escaped, undefined=StrictUndefined)
+    made.loader = FileSystemLoader(HERE / "templates")
     made.trim_blocks = made.lstrip_blocks = made.keep_trailing_newline = True
     return made.get_template(name).render(said)
 
@@ -211,8 +211,7 @@ def _data(
 def _numbers(table: Table, keys: Iterable[Key]) -> list[dict[str, object]]:
     """Give the numbers of these keys, with where they come from."""
     found = [number for key in dict.fromkeys(keys) if (number := table.get(key))]
-    hidden = ("role", "layer")
-    return [{k: v for k, v in vars(number).items() if k not in hidden} for number in found]
+    return [dict(vars(number)) for number in found]
 
 
 def _csv(rows: Sequence[Mapping[str, object]]) -> str:

@@ -20,7 +20,6 @@ from replication.table import (
     SOFTMAX,
     Json,
     Key,
-    Number,
     Table,
     label,
 )
@@ -353,7 +352,8 @@ def table_6(pivot: Pivot) -> list[Grid]:
 
     rows = []
     for run in (SOFTMAX, SMALL, "scones-0.5", "scones-0.7", LARGE):
-        rows.append(Row(_named(table, run), cells(MAIN, DIRECTIONS, run), run))
+        name = next((label(one) for one in table.numbers if one.run == run), run)
+        rows.append(Row(name, cells(MAIN, DIRECTIONS, run), run))
         if run in published["exact"]:
             rows.append(pivot.paper(*(published[search][run] for search in searches)))
     heads = ["beam 4", "exact search"]
@@ -365,10 +365,6 @@ def table_6(pivot: Pivot) -> list[Grid]:
     more = [Row(label(one), cells(CONVERGED, there, run), run) for run, one in runs.items()]
     title = "Converged: trained to the end, not part of the verdicts"
     return [*grids, Grid(there * 2, more, heads, title)] if more else grids
-
-
-def _named(table: Table, run: str) -> str:
-    return next((label(one) for one in table.numbers if one.run == run), run)
 
 
 def table_7(pivot: Pivot) -> Grid:
@@ -387,7 +383,10 @@ def table_7(pivot: Pivot) -> Grid:
         limit = pivot.cell(one.key._replace(metric="max_states"), "{:,.0f}")
         name = direction if variant == MAIN else f"{direction}, {variant}"
         rows.append(
-            Row(name.replace("synthetic-", "synthetic, γ = "), [*cells, limit, _count(one)])
+            Row(
+                name.replace("synthetic-", "synthetic, γ = "),
+                [*cells, limit, Cell(f"{one.sentences or 0:,}")],
+            )
         )
     rows.sort(key=lambda row: (row.label.startswith("synthetic"), row.label.endswith(CONVERGED)))
     heads = [
@@ -396,10 +395,6 @@ def table_7(pivot: Pivot) -> Grid:
         for one in (run, "paper")
     ]
     return Grid([*heads, "limit of states", "sentences"], rows)
-
-
-def _count(one: Number) -> Cell:
-    return Cell(f"{one.sentences or 0:,}", (one.key,))
 
 
 def by_temperature(pivot: Pivot) -> Grid:

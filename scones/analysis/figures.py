@@ -170,7 +170,9 @@ def _draw_log_probs(systems: dict[str, Row]) -> Figure:
     def spreads(name: str) -> dict[str, Spread | None]:
         found = {one: row["exact"] for one, row in systems.items()}
         summaries = {one: _summary(exact, name) for one, exact in found.items()}
-        return {one: s and (s["mean"], s["deviation"]) for one, s in summaries.items()}
+        return {
+            one: None if s is None else (s["mean"], s["deviation"]) for one, s in summaries.items()
+        }
 
     log_prob_bars(axes, spreads("outputs"), spreads("empty_log_probs"))
     axes.set_ylabel("log-probability, mean and deviation")
