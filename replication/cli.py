@@ -1,4 +1,15 @@
-"""The commands of `python -m replication`, which are `scones paper …` where that is installed."""
+"""Reproduce the paper: run its experiments, and write its tables and figures.
+
+A recipe holds the experiments of a direction; results of all directions lie in one folder:
+
+    scones prepare data/de-en --recipe recipes/paper/de-en.toml
+    scones paper run recipes/paper/de-en.toml results --store data/de-en \\
+        --runs runs/paper --jobs 6
+    scones paper report results report      # report/index.html
+    scones paper check results --cells 10   # BLEU cells, computed again
+
+In a checkout of the repository `python -m replication` is the same as `scones paper`.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +24,6 @@ from scones.cli.flags import CommandGroup, answer, check_publishable, table
 
 if TYPE_CHECKING:
     from replication.results import Direction, Json
-
-_HELP = """\
-Reproduce the paper: run its experiments, and write its tables and figures.
-
-A recipe holds the experiments of a direction; results of all directions lie in one folder:
-
-    scones prepare data/de-en --recipe recipes/paper/de-en.toml
-    scones paper run recipes/paper/de-en.toml results --store data/de-en \\
-        --runs runs/paper --jobs 6
-    scones paper report results report      # report/index.html
-    scones paper check results --cells 10   # BLEU cells, computed again
-
-In a checkout of the repository `python -m replication` is the same as `scones paper`.
-"""
 
 
 def run(options: Run) -> None:
@@ -213,6 +210,6 @@ def _publish(stem: Path, result: Json, tables: str, as_json: bool) -> None:
 
 
 paper = CommandGroup(
-    _HELP,
+    __doc__,
     {one.__name__: one for one in (run, translate, score, report, check, replicate, synthetic)},
 )
