@@ -1,4 +1,4 @@
-"""A toy IBM Model 3 and a recipe so small that an experiment takes seconds."""
+"""A toy IBM Model 3."""
 
 from __future__ import annotations
 
@@ -8,24 +8,6 @@ import numpy as np
 
 from scones.ibm3.parameters import Distortions, Parameters, Translations
 from scones.text.subwords import Subwords
-
-RECIPE = """
-[model]
-preset = "tiny"
-layers = 1
-size = 32
-heads = 2
-feed_forward = 64
-dropout = 0.0
-
-[train]
-max_steps = 3
-max_tokens = 1024
-warmup_steps = 1
-validate_every = 3
-dev_sentences = 4
-threads = 1
-"""
 
 
 def save_ibm3(folder: Path, subwords: Subwords) -> Path:

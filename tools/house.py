@@ -26,7 +26,6 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 GPU_ROOMS = ("scones/kernels/", "scones/model/gpu", "scones/search/gpu", "scones/training/gpu")
-PAPER = ("scones/paper/", "scones/cli/paper", "scones/cli/replicate", "scones/cli/synthetic")
 BEGIN, END = "<!-- import graph: python tools/house.py graph --write -->", "<!-- end -->"
 
 _NO_CODE = {
@@ -71,8 +70,6 @@ class Size:
 
 def part_of(path: str) -> str:
     """The line of the table that a file counts in."""
-    if path.startswith(PAPER):
-        return "paper"
     if path.startswith(GPU_ROOMS):
         return "package, GPU rooms"
     return "package" if path.startswith("scones/") else path.partition("/")[0]

@@ -48,12 +48,14 @@ CHUNK = 15_000_000
 
 def code(direction: str, out: str) -> None:
     """Pack this code as it is committed, and the test sets of a direction: out/code."""
-    from scones.paper.plan import Plan
+    sys.path.insert(0, str(ROOT))
+    from replication.plan import Plan
 
     plan = Plan.load(ROOT / "recipes" / "converged" / f"{direction}.toml")
     assert plan.data is not None
     texts = {file for test in plan.sets.values() for file in (test.source, test.reference)}
-    names = _git("ls-files", "scones", "recipes/converged", "pyproject.toml").split("\n")
+    parts = ("scones", "replication", "recipes/converged", "pyproject.toml")
+    names = _git("ls-files", *parts).split("\n")
     commit = _git("rev-parse", "--short", "HEAD") + ("+" if _git("status", "--porcelain") else "")
     files = {name: (ROOT / name).read_bytes() for name in names if "pocket-" not in name}  # weights
     packed = {

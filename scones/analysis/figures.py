@@ -7,7 +7,7 @@ of an installation; without it there are no plots, and all else is the same.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -99,63 +99,117 @@ def _curves(
 ) -> Figure:
     """A curve per model against the beam size; exact search is the point at its end."""
     figure, (axes,) = new_figure()
-    sizes = [int(size) for size in next(iter(systems.values()))["beams"]]
-    end = 4 * sizes[-1]  # exact search is a beam that never drops anything
-    exact = exact and all(row["exact"] for row in systems.values())
-    for (name, row), colour in zip(systems.items(), _colours(systems), strict=True):
-        values = [value(row["beams"][str(size)]) for size in sizes]
-        axes.plot(sizes, values, "o-", color=colour, label=name)
-        if exact:
-            last = value(row["exact"])
-            axes.plot([sizes[-1], end], [values[-1], last], ":", color=colour)
-            axes.plot([end], [last], "D", color=colour)
-    axes.set(xscale="log", xlabel="beam size", ylabel=label)
-    axes.set_xticks([*sizes, *([end] if exact else [])])
-    axes.set_xticklabels([*(f"{size:,}" for size in sizes), *(["exact"] if exact else [])])
-    axes.minorticks_off()
+    curves = {
+        name: {int(size): value(found) for size, found in row["beams"].items()}
+        for name, row in systems.items()
+    }
+    ends = {name: value(row["exact"]) for name, row in systems.items() if exact and row["exact"]}
+    beam_curves(axes, curves, ends, dict(zip(systems, _colours(systems), strict=True)))
+    axes.set_ylabel(label)
     axes.legend()
     return figure
+
+
+def beam_curves(
+    axes: Axes,
+    curves: Mapping[str, Mapping[int, float]],
+    exact: Mapping[str, float],
+    colours: Mapping[str, str],
+    names: Callable[[str], str] = str,
+    apart: float = 1.0,
+) -> None:
+    """Draw numbers by beam size, a curve a system, and at its end that of exact search.
+
+    On the axis, sizes are named that are at least a factor `apart`.
+    """
+    sizes = sorted({size for curve in curves.values() for size in curve})
+    end = 4 * sizes[-1]  # exact search is a beam that never drops anything
+    for system, curve in curves.items():
+        colour, places = colours[system], sorted(curve)
+        values = [curve[size] for size in places]
+        axes.plot(places, values, "o-", color=colour, label=names(system))
+        if system in exact:
+            axes.plot([places[-1], end], [values[-1], exact[system]], ":", color=colour)
+            axes.plot([end], [exact[system]], "D", color=colour)
+    ticks = {size: f"{size:,}" for size in sizes} | ({end: "exact"} if exact else {})
+    kept: list[int] = []
+    for size in sorted(ticks, reverse=True):
+        if not kept or kept[-1] >= apart * size:
+            kept.append(size)
+    axes.set(xscale="log", xlabel="beam size")
+    kept.reverse()
+    axes.set_xticks(kept, [ticks[size] for size in kept])
+    axes.minorticks_off()
 
 
 def _draw_exact(systems: dict[str, Row]) -> Figure:
     """BLEU and length ratio of exact search, a bar per model."""
     figure, (left, right) = new_figure(panels=2)
+    colours = dict(zip(systems, _colours(systems), strict=True))
     for axes, label, value in ((left, "BLEU", _bleu), (right, "length ratio", _length_ratio)):
-        values = [value(row["exact"]) for row in systems.values()]
-        bars = axes.bar(list(systems), values, color=_colours(systems))
-        axes.bar_label(bars, fmt="%.1f" if axes is left else "%.2f")
+        values = {name: value(row["exact"]) for name, row in systems.items()}
+        system_bars(axes, values, colours, "%.1f" if axes is left else "%.2f")
         axes.set_ylabel(f"{label}, exact search")
         axes.tick_params(axis="x", rotation=20)
-        axes.grid(visible=False, axis="x")
     return figure
+
+
+def system_bars(
+    axes: Axes, values: Mapping[str, float], colours: Mapping[str, str], shown: str
+) -> None:
+    """Draw a bar a system with its number on it."""
+    bars = axes.bar(list(values), list(values.values()), color=[colours[name] for name in values])
+    axes.bar_label(bars, fmt=shown)
+    axes.grid(visible=False, axis="x")
 
 
 def _draw_log_probs(systems: dict[str, Row]) -> Figure:
     """The mean log-probabilities of modes and empty translations, with their deviations."""
     figure, (axes,) = new_figure()
-    exact = [row["exact"] for row in systems.values()]
-    modes = [found["outputs"]["log_probs"] for found in exact]
-    empty = [found["empty_log_probs"] for found in exact]
-    for label, summaries, shift, colour in (
+
+    def spreads(name: str) -> dict[str, Spread | None]:
+        found = {one: row["exact"] for one, row in systems.items()}
+        summaries = {one: _summary(exact, name) for one, exact in found.items()}
+        return {
+            one: None if s is None else (s["mean"], s["deviation"]) for one, s in summaries.items()
+        }
+
+    log_prob_bars(axes, spreads("outputs"), spreads("empty_log_probs"))
+    axes.set_ylabel("log-probability, mean and deviation")
+    figure.legend(loc="outside upper right", ncols=2)  # bars hang down from the top
+    return figure
+
+
+Spread = tuple[float, float]
+"""A mean and a deviation."""
+
+
+def _summary(exact: Row, name: str) -> Row | None:
+    found: Row | None = exact[name]["log_probs"] if name == "outputs" else exact[name]
+    return found
+
+
+def log_prob_bars(
+    axes: Axes, modes: Mapping[str, Spread | None], empty: Mapping[str, Spread | None]
+) -> None:
+    """Draw the log-probabilities of the best and of the empty translation, two bars a system."""
+    for label, spreads, shift, colour in (
         ("best translation", modes, -0.2, "#374151"),
         ("empty translation", empty, 0.2, "#d1d5db"),
     ):
         # A model of which nothing was searched has no summary, and keeps its place.
-        known = [(index, one) for index, one in enumerate(summaries) if one is not None]
+        places = [(index, one) for index, one in enumerate(spreads.values()) if one is not None]
         axes.bar(
-            [index + shift for index, _ in known],
-            [summary["mean"] for _, summary in known],
+            [index + shift for index, _ in places],
+            [mean for _, (mean, _) in places],
             0.36,
-            yerr=[summary["deviation"] for _, summary in known],
+            yerr=[deviation for _, (_, deviation) in places],
             capsize=4,
             color=colour,
             label=label,
         )
-    axes.set_xticks(range(len(systems)), list(systems))
-    axes.set_ylabel("log-probability, mean and deviation")
+    axes.set_xticks(range(len(modes)), list(modes))
     axes.grid(visible=False, axis="x")
-    figure.legend(loc="outside upper right", ncols=2)  # bars hang down from the top
-    return figure
 
 
 def _colours(systems: dict[str, Row]) -> list[str]:

@@ -65,7 +65,12 @@ _COMMANDS = {
         "export:shortlist",
     ),
     "Judge": ("evaluate:evaluate", "analyze:compare", "analyze:analyze"),
-    "Experiments": ("replicate:replicate", "synthetic:synthetic", "ibm3:ibm3", "paper:paper"),
+    "Experiments": (
+        "replication:replicate",
+        "replication:synthetic",
+        "ibm3:ibm3",
+        "replication:paper",
+    ),
 }
 
 # A wrong flag, command or value. Newer versions of Typer bring their own copy of click, older ones
@@ -282,11 +287,9 @@ def _command(name: str, run: Callable[..., None], heading: str | None = None) ->
     """A command whose flags are the fields of the dataclass that it takes as `options`."""
     about: Any = {"rich_help_panel": heading, "help": inspect.getdoc(run)}
     cls = typing.get_type_hints(run).get("options")
-    if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):
-        # One of the paper's, whose flags are its parameters, which Typer reads.
-        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-        alone.command(name, cls=Command, **about)(run)
-        return typer.main.get_command(alone)
+    if cls is None:  # it takes any words, since it only says where it is to be found
+        any_words = {"ignore_unknown_options": True, "allow_extra_args": True}
+        return Command(name, callback=run, context_settings=any_words, **about)
     flags = sorted(flags_in(cls), key=lambda flag: flag.rank)
 
     def call(**given: Any) -> None:

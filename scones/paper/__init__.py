@@ -1,1 +1,0 @@
-"""Paper: the paper's comparisons, as programs that write their own tables."""
