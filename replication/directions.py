@@ -36,6 +36,7 @@ from scones.files import Provenance, read_json
 from scones.model.folder import read_facts
 from scones.text.store import TokenStore
 from scones.text.workers import ordered_map, usable_cores
+from scones.training.log import read_log
 from scones.translator import load
 
 _STAGES = ("train", "translate", "search", "speed")
@@ -334,7 +335,7 @@ def settings_of(run: Json) -> Json:
 def training_facts(model: Path) -> Json:
     """Say how long a run was trained, from what lies in its folder."""
     state = read_json(max((model / "training" / "checkpoints").glob("step-*/state.json")))
-    events = [json.loads(line) for line in (model / "training" / "log.jsonl").open()]
+    events = read_log(model / "training" / "log.jsonl")
     return {
         "steps": state["step"],
         "best_step": read_facts(model).steps,
