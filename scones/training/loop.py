@@ -443,11 +443,12 @@ class _Run:
     def _result(self, reason: str, interrupted: bool = False) -> TrainResult:
         # From the folder, not from the state: an average is validated after the last checkpoint.
         best = self.processes.broadcast(lambda: _facts_of(self.folder))
+        score = (best.scores or {}).get("bleu") if best else None
         return TrainResult(
             reason,
             self.state.step,
             self.state.seconds,
-            (best.scores or {}).get("bleu") if best else None,
+            score if isinstance(score, int | float) else None,
             (best.steps or 0) if best else 0,
             self.state.skipped,
             interrupted,

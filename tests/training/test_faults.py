@@ -171,3 +171,8 @@ def test_what_somebody_put_beside_checkpoints_and_into_the_log_is_passed_over(
     assert [event["step"] for event in events(run)] == list(range(1, 9))
     assert len([*beside.rglob("thesis.txt")]) == len(folders)
     assert {"step-00000001", ".step-00000006.damaged"} < {path.name for path in beside.iterdir()}
+    config = read_json(run / "config.json")
+    write_json(
+        run / "config.json", config | {"scones": config["scones"] | {"scores": {"bleu": ""}}}
+    )
+    assert run_training(run, {"checkpoint_every": 2, "max_steps": 8}).best_bleu is None
