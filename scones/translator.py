@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal, Protocol, get_args
 
 import torch
 
@@ -74,6 +74,15 @@ class Translation:
     def probability(self) -> float | None:
         """The probability itself."""
         return None if self.log_prob is None else math.exp(self.log_prob)
+
+
+class Known(Protocol):
+    """A translation that was found before; one that is cut has no log-probability."""
+
+    @property
+    def tokens(self) -> Sequence[str] | None: ...
+    @property
+    def log_prob(self) -> float | None: ...
 
 
 @dataclass(frozen=True)
@@ -314,11 +323,12 @@ class Translator:
         beam_size: int = 4,
         too_long: TooLong = "error",
         first_number: int = 1,
+        known: Sequence[Sequence[Known]] = (),
     ) -> Iterator[tuple[int, ExactTranslations]]:
         """Search exactly: the number of each sentence, from 0, and its result, as they are done.
 
-        A beam search of `beam_size` gives the bounds to begin with. Whoever stops listening keeps
-        what was given so far.
+        A beam search of `beam_size` gives the bounds to begin with, and so do translations of each
+        sentence that are `known` otherwise. Whoever stops listening keeps what was given so far.
         """
         if self.model.device.type == "meta":
             raise SconesError("An export for CTranslate2 knows no exact search; use the model.")
@@ -335,6 +345,11 @@ class Translator:
         longest = self.model.config.max_length
         limits = [length_limit(len(source) + 1, longest) for source in sources]
         first = self._searcher.search(sources, beams)
+        for hypotheses, index in zip(first, real if known else (), strict=False):
+            for one in known[index]:
+                if one.log_prob is not None and one.tokens is not None:
+                    ids_of = tuple(self.subwords.ids(one.tokens))
+                    hypotheses.append(Hypothesis(ids_of, one.log_prob, None, True))
         for index, found in exact_search(
             self._expander,
             self.output,

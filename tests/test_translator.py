@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 import shutil
@@ -288,3 +289,16 @@ def test_translate_takes_exact_and_all(translator: Translator, sentences: list[s
     assert min(log_probs) >= math.log(1e-30)
     with pytest.raises(SconesError, match="leave out length_penalty"):
         translator.translate(sentences[:1], "exact", length_penalty=1.0)
+
+
+def test_exact_search_begins_from_what_is_known(tiny_model: Path) -> None:
+    """Stopped at once, it gives the best that was known before, whoever found it."""
+    translator = scones.load(tiny_model, "cpu")
+    ((other,),) = translator.translate(["Guten Tag."], search="beam")
+    known = dataclasses.replace(other, log_prob=-0.01)  # as if a wide beam had been better
+    cut = dataclasses.replace(other, log_prob=None)
+    options = ExactOptions(max_states=1)
+    ((_, found),) = translator.exact(["Tee"], options, known=[[cut, known]])
+    assert (found.translations[0].text, found.translations[0].log_prob) == (other.text, -0.01)
+    assert found.certificate is not None
+    assert found.certificate.beam_log_prob != -0.01  # that is of the beam that came first

@@ -124,7 +124,7 @@ class _System:
             made.append(made_with)
         exact = None
         if self.plan.limits is not None:
-            exact, all_made_with = self._exact(self.plan.limits)
+            exact, all_made_with = self._exact(self.plan.limits, [*beams.values()])
             made += all_made_with
         return {
             "output": read_facts(self.folder).output,
@@ -150,7 +150,10 @@ class _System:
         self.plan.progress(task, len(sentences), len(sentences))
         return run, file.made_with
 
-    def _exact(self, limits: ExactOptions) -> tuple[list[ExactOutput], list[MadeWith]]:
+    def _exact(
+        self, limits: ExactOptions, beams: Sequence[BeamRun]
+    ) -> tuple[list[ExactOutput], list[MadeWith]]:
+        """Search exactly, from the best that any beam found: what is best found is no worse."""
         file, task = self._exact_file(limits), f"{self.name}: exact search"
         sentences = self.plan.sources
         found, _ = file.read()
@@ -162,6 +165,7 @@ class _System:
                 _remaining(limits, found),
                 FIRST_BEAM,
                 self.plan.too_long,
+                known=[[beam.outputs[index] for beam in beams] for index in left],
             )
             with file.growing() as append:
                 for index, result in results:
@@ -209,6 +213,7 @@ def _output(found: Translation) -> dict[str, Any]:
         "log_prob": found.log_prob,
         "empty": not found.tokens,
         "finished": found.finished,
+        "tokens": list(found.tokens),
     }
 
 

@@ -12,7 +12,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from scones.errors import SconesError
 from scones.evaluation.metrics import ReferenceSets, bleu
@@ -30,6 +30,8 @@ class Output:
     """Whether it has no pieces."""
     finished: bool
     """False where the length limit cut it, so that it is no whole translation."""
+    tokens: list[str] | None = field(default=None, kw_only=True)
+    """Its pieces; earlier versions did not keep them."""
 
     def __post_init__(self) -> None:
         if self.log_prob is not None and math.isnan(self.log_prob):
@@ -135,6 +137,9 @@ class ExactFigures:
     states: Summary | None
     """A sentence; so are the seconds."""
     seconds: Summary | None
+    states_by_sentence: list[int | None]
+    """None where nothing was searched."""
+    proofs: list[bool]
 
 
 @dataclass(frozen=True)
@@ -217,6 +222,10 @@ def _exact_figures(exact: Sequence[ExactOutput], references: ReferenceSets) -> E
         empty_log_probs=Summary.of(about.empty_log_prob for about in known),
         states=Summary.of(about.states for about in known),
         seconds=Summary.of(about.seconds for about in known),
+        states_by_sentence=[
+            None if one.certificate is None else one.certificate.states for one in exact
+        ],
+        proofs=[one.proved for one in exact],
     )
 
 

@@ -116,6 +116,10 @@ class Subwords:
         """Join the ids of one text, without the threads that `decode` starts for many."""
         return str(self._processor.decode(list(ids)))
 
+    def ids(self, pieces: Sequence[str]) -> list[int]:
+        """The ids of pieces."""
+        return [int(self._processor.piece_to_id(piece)) for piece in pieces]
+
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The pieces behind ids, as SentencePiece writes them (▁ begins a word)."""
         return [str(self._processor.id_to_piece(int(i))) for i in ids]

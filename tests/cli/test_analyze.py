@@ -70,6 +70,23 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def test_exact_search_is_never_worse_than_a_beam(
+    tiny_model: Path, texts: list[object], tmp_path: Path, scones: Scones
+) -> None:
+    """Searched no further than one prefix, it has what the widest beam found."""
+    beams = ["--beam-size", 1, "--beam-size", 40, "--max-states", 1]
+    assert scones("analyze", f"m={tiny_model}", *texts, *beams, "-o", tmp_path / "out").code == 0
+    wide = json.loads((tmp_path / "out" / "m.beam40.json").read_text())["outputs"]
+    lines = (tmp_path / "out" / "m.exact.jsonl").read_text().splitlines()
+    exact = {one["sentence"]: one for one in map(json.loads, lines[1:])}
+    scores = [(exact[at]["log_prob"], one["log_prob"]) for at, one in enumerate(wide)]
+    known = [(ours, beam) for ours, beam in scores if beam is not None]
+    assert all(ours >= beam - 1e-4 for ours, beam in known)
+    figures = json.loads((tmp_path / "out" / "analysis.json").read_text())["systems"]["m"]["exact"]
+    assert len(figures["states_by_sentence"]) == len(figures["proofs"]) == SENTENCES
+    assert figures["states_by_sentence"][3] is None
+
+
 def test_two_models_side_by_side(
     tiny_models: Path, texts: list[object], tmp_path: Path, scones: Scones
 ) -> None:
@@ -151,8 +168,8 @@ def interrupted_after(count: int) -> Callable[..., Iterator[tuple[int, ExactTran
     """Give an exact search that is interrupted when it has given so many sentences."""
     whole = Translator.exact
 
-    def exact(*arguments: Any) -> Iterator[tuple[int, ExactTranslations]]:
-        for number, result in enumerate(whole(*arguments)):
+    def exact(*arguments: Any, **more: Any) -> Iterator[tuple[int, ExactTranslations]]:
+        for number, result in enumerate(whole(*arguments, **more)):
             if number == count:
                 raise KeyboardInterrupt
             yield result
