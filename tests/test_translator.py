@@ -295,10 +295,12 @@ def test_exact_search_begins_from_what_is_known(tiny_model: Path) -> None:
     """Stopped at once, it gives the best that was known before, whoever found it."""
     translator = scones.load(tiny_model, "cpu")
     ((other,),) = translator.translate(["Guten Tag."], search="beam")
-    known = dataclasses.replace(other, log_prob=-0.01)  # as if a wide beam had been better
+    # As if a wide beam had found what nothing else finds.
+    pieces = tuple(translator.subwords.pieces([50, 60, 70]))
+    known = dataclasses.replace(other, tokens=pieces, log_prob=-0.01)
     cut = dataclasses.replace(other, log_prob=None)
     options = ExactOptions(max_states=1)
     ((_, found),) = translator.exact(["Tee"], options, known=[[cut, known]])
-    assert (found.translations[0].text, found.translations[0].log_prob) == (other.text, -0.01)
+    assert (found.translations[0].tokens, found.translations[0].log_prob) == (pieces, -0.01)
     assert found.certificate is not None
     assert found.certificate.beam_log_prob != -0.01  # that is of the beam that came first

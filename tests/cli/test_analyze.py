@@ -222,9 +222,9 @@ def test_time_that_was_spent_counts(
     limits = []
     whole = Translator.exact
 
-    def listening(self: Translator, sentences: Any, options: Any, *rest: Any) -> Any:
+    def listening(self: Translator, sentences: Any, options: Any, *rest: Any, **more: Any) -> Any:
         limits.append(options.max_seconds)
-        return whole(self, sentences, options, *rest)
+        return whole(self, sentences, options, *rest, **more)
 
     words = [*words, "--max-seconds", 100]
     with monkeypatch.context() as patched:
