@@ -119,7 +119,7 @@ def report(options: Report) -> None:
     """
     from replication.report import write
 
-    written = write(options.results, options.out, options.data, options.bleurt)
+    written = write(options.results, options.out, options.corpora, options.bleurt)
     for problem in written.problems:
         _say(problem)
     typer.echo(written.files[0])
@@ -137,7 +137,7 @@ def check(options: Check) -> None:
     from replication.check import check as check_cells
 
     seed = random.randrange(1_000_000) if options.seed is None else options.seed
-    found = list(check_cells(options.results, options.data, options.cells, seed))
+    found = list(check_cells(options.results, options.corpora, options.cells or None, seed))
     facts = [
         {"cell": one.title, "file": str(one.path), "stored": one.cell.value, "again": one.again}
         for one in found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -9,10 +10,18 @@ from typing import Literal
 from scones.cli.flags import DeviceFlag, DosFlag, JsonFlag, ReferencesFlag
 from scones.options import REQUIRED, argument, option
 
+DATA = "SCONES_DATA"
+"""The variable that names the folder with the corpora, in recipes as in the environment."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class DataFlag:
     data: Path | None = option(None, "The folder with the corpora [$SCONES_DATA]", metavar="FOLDER")
+
+    @property
+    def corpora(self) -> Path | None:
+        """What was given, else what the environment says."""
+        return self.data or (Path(os.environ[DATA]) if DATA in os.environ else None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +82,7 @@ class Check(DataFlag, JsonFlag):
     """What `scones paper check` takes."""
 
     results: Path = argument("The results folder of scones paper run.", "RESULTS")
-    cells: int = option(1, "How many cells to compute again.", least=1)
+    cells: int = option(1, "How many cells to compute again; 0: all.", least=0)
     seed: int | None = option(None, "Decides which cells are chosen; else another every time.")
 
 

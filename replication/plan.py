@@ -16,12 +16,12 @@ Of one for `replicate` and `synthetic` only [model], [output] and [train] are re
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from replication.options import DATA, DataFlag
 from replication.results import Json
 from scones.errors import SconesError
 from scones.model.config import ModelOptions
@@ -29,9 +29,6 @@ from scones.options import Checked, entries, from_entries, from_section, load_re
 from scones.outputs import output_layer
 from scones.text.reading import read_aligned
 from scones.training.options import TrainOptions
-
-DATA = "SCONES_DATA"
-"""The variable that names the folder with the corpora, in recipes as in the environment."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +122,7 @@ class Plan:
     @classmethod
     def load(cls, recipe: Path, data: Path | None = None) -> Plan:
         """Read a recipe; `data` is the folder with the corpora, else that of the environment."""
-        data = data or (Path(os.environ[DATA]) if DATA in os.environ else None)
+        data = DataFlag(data=data).corpora
         names = ("prepare", "systems", "tests", "search", "speed", "left_out")
         variables = {} if data is None else {DATA: str(data)}
         sections = load_recipe(recipe, *names, variables=variables)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import threading
 import tomllib
+from collections import namedtuple
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from io import StringIO
 from itertools import chain
 from pathlib import Path
@@ -20,7 +20,7 @@ from synthetic_toys import save_ibm3
 from replication import directions, replicate, synthetic
 from replication.plan import Plan
 from replication.results import Direction, choose, score
-from replication.runner import Job, run_all
+from replication.runner import Job
 from scones import cli
 from scones.errors import SconesError
 from scones.evaluation.metrics import bleu
@@ -32,11 +32,7 @@ STORED = ROOT / "docs" / "results"
 TOY = Path(__file__).with_name("toy.toml").read_text()
 
 
-@dataclass(frozen=True)
-class Done:
-    code: int
-    out: str
-    err: str
+Done = namedtuple("Done", ["code", "out", "err"])
 
 
 def called(*words: object) -> Done:
@@ -53,7 +49,7 @@ def done_well(*words: object) -> Done:
 
 @pytest.fixture(autouse=True)
 def few_processes(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """Let jobs be run in this process, since starting one takes seconds."""
+    """Let jobs be run in this process, but in slow tests: starting one takes seconds."""
 
     def run_here(chains: Sequence[Iterable[Job]], at_once: int, say: Callable[[str], None]) -> None:
         for job in chain.from_iterable(chains):
@@ -62,15 +58,9 @@ def few_processes(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReques
                 job.end(0)
                 say(f"{job.name}: done")
 
-    if "processes" not in request.fixturenames:
+    if request.node.get_closest_marker("slow") is None:
         for module in (directions, replicate, synthetic):
             monkeypatch.setattr(module, "run_all", run_here)
-
-
-@pytest.fixture
-def processes() -> None:
-    """Let jobs be processes all the same."""
-    assert directions.run_all is run_all
 
 
 @pytest.fixture
@@ -134,7 +124,7 @@ def test_a_direction_from_training_to_speed_and_nothing_twice(
 
 @pytest.mark.slow
 def test_killed_it_goes_on_and_one_system_that_fails_stops_no_other(
-    place: Path, tiny_store: Path, processes: None
+    place: Path, tiny_store: Path
 ) -> None:
     (place / "runs" / "de-en").mkdir(parents=True)
     (place / "runs" / "de-en" / "softmax").write_text("in the way")
@@ -211,11 +201,8 @@ def test_what_two_write_is_not_lost(tmp_path: Path) -> None:
             with direction.changed("analysis") as kept:
                 kept[f"{name}{number}"] = number
 
-    both = [threading.Thread(target=add, args=(name,)) for name in "ab"]
-    for one in both:
-        one.start()
-    for one in both:
-        one.join()
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(add, "ab"))
     assert len(direction.read("analysis") or {}) == 40
 
 
