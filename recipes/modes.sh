@@ -29,4 +29,4 @@ for steps in 100 200 400 800 1600 3200 4800; do
             -o "runs/modes.search/$name" > /dev/null
     done
 done
-python -m replication.modes runs/modes.search "$out"
+python recipes/modes.py runs/modes.search "$out"

@@ -1,6 +1,6 @@
 """The mode against training: what becomes of exact search's BLEU while a model learns.
 
-    python -m replication.modes ANALYSES OUT
+    python recipes/modes.py ANALYSES OUT
 
 In: analyses of `recipes/modes.sh`, a folder SYSTEM-STEPS each. Out: modes.json, .md and .svg.
 """
