@@ -47,12 +47,7 @@ FORMAT = 1
 KIND = FolderKind(
     "a store",
     "store.json",
-    (
-        "report.json",
-        "subwords.model",
-        *(f"*.{side}.{part}" for side in ("source", "target") for part in ("tokens", "offsets")),
-        "dev.*.txt",
-    ),
+    ("report.json", "subwords.model", "*.*.tokens", "*.*.offsets", "dev.*.txt"),
 )
 SIDES = ("source", "target")
 OFFSET_TYPE = np.dtype("<u8")
