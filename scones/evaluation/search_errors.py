@@ -34,7 +34,7 @@ class Output:
     """Its pieces; earlier versions did not keep them."""
 
     def __post_init__(self) -> None:
-        if self.log_prob is not None and math.isnan(self.log_prob):
+        if self.log_prob is not None and not math.isfinite(self.log_prob):
             raise ValueError("a log-probability is not a number")
 
 

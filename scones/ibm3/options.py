@@ -82,4 +82,4 @@ class SampleOptions(Checked):
 class MeasureOptions(SampleOptions):
     """How to measure ambiguity: two samples are the least that can be compared."""
 
-    samples: int = option(10, "Translations of each sentence.", least=2)
+    samples: int = option(10, "Translations of each sentence.", least=2, most=10_000)

@@ -195,6 +195,8 @@ class FolderConfig:
         if not isinstance(digests, dict):
             raise damaged(folder / "config.json", "its digests are none")
         facts = ModelFacts.from_json(ours, f"{folder / 'config.json'} is damaged")
+        if "layer" not in facts.output:
+            raise damaged(folder / "config.json", "the output layer is not named")
         return cls(folder, config, ours.get("storage", "float32"), facts, digests)
 
     @property

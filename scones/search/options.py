@@ -21,12 +21,16 @@ class SearchFlags(Checked):
         "translation above a probability.",
     )
     beam_size: int = option(
-        4, "Hypotheses that beam search keeps; exact search begins with it.", least=1
+        4,
+        "Hypotheses that beam search keeps; exact search begins with it.",
+        least=1,
+        most=1_000_000,
     )
     n_best: int = option(
         1,
         "Translations per sentence, all of different texts (beam, exact); a beam may find fewer.",
         least=1,
+        most=1_000_000,
     )
     length_penalty: float = option(
         0.0, "Rank by log-probability / length**p; 0: no normalisation.", least=0
