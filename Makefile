@@ -56,7 +56,7 @@ bench: $(VENV)/.installed-dev
 	test ! -d $(BENCH_STORE) || $(BIN)/python benchmarks/training.py $(BENCH_STORE)
 	test ! -d $(BENCH_STORE) || $(BIN)/python benchmarks/quality.py $(BENCH_STORE)
 	test ! -d $(BENCH_MODEL) || $(BIN)/python benchmarks/decoding.py --scones $(BENCH_MODEL)
-	test ! -d $(BENCH_MODEL) || $(BIN)/python benchmarks/engines.py --scones $(BENCH_MODEL)
+	test -z "$$SCONES_DATA" || $(BIN)/python benchmarks/cpu.py
 	$(BIN)/python benchmarks/exact.py --toy
 	$(BIN)/python benchmarks/ibm3_fit.py
 	test ! -d $(BENCH_IBM3) || $(BIN)/python benchmarks/ibm3_sampling.py \

@@ -35,7 +35,8 @@ from scones.evaluation.metrics import bleu
 from scones.hardware import choose_device, gpu_path
 from scones.model.folder import ModelFolder
 from scones.outputs import output_layer
-from scones.search.engine import SearchOptions, padded, score_batch, searcher
+from scones.search.engine import padded, score_batch, searcher
+from scones.search.searcher import SearchOptions
 from scones.text import END
 from scones.text.reading import read_texts
 from scones.text.subwords import Subwords

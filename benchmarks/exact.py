@@ -27,10 +27,10 @@ from scones.hardware import choose_device
 from scones.model.folder import ModelFolder
 from scones.model.transformer import Transformer, prepacked
 from scones.outputs import OutputLayer, output_layer
-from scones.search.engine import SearchOptions, length_limit, padded, searcher
+from scones.search.engine import padded, searcher
 from scones.search.exact import exact_search, expander_for
 from scones.search.frontier import ExactOptions, ExactResult
-from scones.search.greedy import Hypothesis
+from scones.search.searcher import Hypothesis, SearchOptions, length_limit
 from scones.text import END, PAD
 from scones.text.reading import read_texts
 from scones.text.subwords import Subwords
@@ -67,8 +67,8 @@ def one_at_a_time(
             continue
         if states == max_states:
             return Found(best, states, False)
-        for cache in state.layers:
-            cache.length = depth
+        (part,) = state.parts
+        part.length = part.used = depth
         terms_V = output.log_scores(model.step(state, token_1.fill_(token)))[0]
         states += 1
         best = max(best, score + float(terms_V[END]))

@@ -33,11 +33,11 @@ import torch
 from common import facts, flags, number, save, seconds, show, take_turns
 from toys import toy_pairs, toy_store
 
+from scones.hardware import usable_cores
 from scones.ibm3.parameters import Distortions, Parameters, Translations
 from scones.ibm3.sampling import Sampler
 from scones.text.store import Sentences, TokenStore
 from scones.text.subwords import Subwords
-from scones.text.workers import usable_cores
 
 # The plain process is the oracle of the tests.
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "ibm3"))

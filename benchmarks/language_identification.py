@@ -119,9 +119,9 @@ def whatlang() -> Accepts:
 
 def ours() -> Accepts:
     """What the cleaner uses."""
-    from scones.text.cleaning import LanguageIdentifier
+    from scones.text.cleaning import is_plausible
 
-    return LanguageIdentifier().accepts
+    return is_plausible
 
 
 CANDIDATES: dict[str, Callable[[], Accepts]] = {

@@ -1,19 +1,14 @@
-"""What does it cost that damage is noticed? Opening models, and the start of `scones translate`.
+"""What does it cost that damage is noticed, when a model is opened?
 
     python benchmarks/opening.py
-    python benchmarks/opening.py --against ../before     # the start, beside another checkout
 
 Opening is timed without a look at the content (as where it was compared before), the first time,
-and where the comparison is asked for; each with the files in memory and on the disk alone. The
-start is the CPU time of a whole process that translates a sentence, both checkouts in turns.
+and where the comparison is asked for; each with the files in memory and on the disk alone.
 """
 
 from __future__ import annotations
 
 import os
-import resource
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -56,21 +51,9 @@ def opening(folder: Path, cached: bool, stamped: bool, verify: bool) -> float:
     return time.perf_counter() - begin
 
 
-def start(checkout: Path) -> float:
-    """The CPU seconds of a process that translates a sentence."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [sys.executable, "-m", "scones", "translate", "pocket-de-en"]
-    environment = {**os.environ, "PYTHONPATH": str(checkout.resolve())}
-    subprocess.run(command, input=b"Hallo.\n", env=environment, check=True, capture_output=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-
 def main() -> None:
-    """Measure both."""
-    parser = flags(__doc__)
-    parser.add_argument("--against", type=Path, help="another checkout, whose start is timed too")
-    options = parser.parse_args()
+    """Measure and print."""
+    options = flags(__doc__).parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as temporary:
         os.environ["SCONES_CACHE"] = os.environ["OPENING_CACHE"] = f"{temporary}/cache"
@@ -90,16 +73,6 @@ def main() -> None:
                 times = [median(found) for found in take_turns(ways, options.repeats).values()]
                 name = f"{folder.name}, {'in memory' if cached else 'on disk'}"
                 print(f"{name:24} {times[0]:16.3f} {times[1]:11.3f} {times[2]:10.3f}")
-        checkouts = {"here": Path(__file__).parents[1]}
-        if options.against:
-            checkouts["there"] = options.against
-        starts = take_turns(
-            {name: partial(start, path) for name, path in checkouts.items()}, options.repeats
-        )
-        print("CPU seconds of scones translate, one sentence:", end="")
-        medians = {name: median(found) for name, found in starts.items()}
-        print("", ", ".join(f"{name} {value:.3f}" for name, value in medians.items()), end="")
-        print(f", ratio {medians['here'] / medians['there']:.3f}" if options.against else "")
 
 
 if __name__ == "__main__":

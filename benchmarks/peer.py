@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from scones.search.engine import SearchOptions, batches_by_length, length_limit, padded
+from scones.search.engine import padded
+from scones.search.searcher import SearchOptions, batches_by_length, length_limit
 from scones.text import END, PAD
 
 Ids = list[list[int]]

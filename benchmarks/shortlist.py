@@ -36,8 +36,8 @@ from scones.model.folder import ModelFacts, ModelFolder
 from scones.model.transformer import Transformer
 from scones.outputs import output_layer
 from scones.outputs.scones import Scones
-from scones.search.engine import Searcher, SearchOptions, searcher
-from scones.search.greedy import Hypothesis
+from scones.search.engine import searcher
+from scones.search.searcher import Hypothesis, Searcher, SearchOptions
 from scones.search.shortlist import Shortlist
 from scones.text import END
 from scones.text.reading import read_texts

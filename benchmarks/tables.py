@@ -213,17 +213,20 @@ def growth_table(by: str) -> Callable[[list[Result]], list[str]]:
     return table
 
 
-def engines_table(results: list[Result]) -> list[str]:
-    """Compare the engines on a CPU."""
+def cpu_table(results: list[Result]) -> list[str]:
+    """Compare ways to translate on a CPU: sentences a CPU second, and the ratio to the others."""
     rows = []
     for entry in entries(results, "results"):
-        peer = entry["engines"]["Hugging Face"]["sentences_per_second"]
-        for name, row in entry["engines"].items():
-            speed = row["sentences_per_second"]
-            cells = [number(speed, 1), f"{speed / peer:.2f}", number(row["bleu"], 2)]
-            search = f"{Path(entry['model']).name}, {entry['search']}"
-            rows.append([f"{name}, {search}", *cells, percent(row["equal"])])
-    head = ("", "sentences/s", "× Hugging Face", "BLEU", "lines equal to ours")
+        speeds = {
+            name: entry["n"] / median(cpu for cpu, _ in times)
+            for name, times in entry["of"].items()
+        }
+        cells = [
+            f"{speeds[name]:,.1f} · {speeds['ours'] / speeds[name]:.2f}" if name in speeds else "–"
+            for name in ("ours", "float32", "peer", "old")
+        ]
+        rows.append([f"{entry['task']}, {entry['text']}", *cells])
+    head = ("sentences / CPU s · ours is faster by", "ours", "float32", "CTranslate2", "before")
     return markdown(head, rows)
 
 
@@ -305,7 +308,7 @@ TABLES: dict[str, tuple[str, Callable[[list[Result]], list[str]]]] = {
     "batch": ("decoding", growth_table("batch")),
     "beam": ("decoding", growth_table("beam")),
     "length": ("decoding", growth_table("length")),
-    "engines": ("engines", engines_table),
+    "cpu": ("cpu_translating", cpu_table),
     "exact": ("exact", exact_table),
     "cpu_head": ("cpu_head", cpu_head_table),
 }

@@ -34,7 +34,8 @@ from scones.evaluation.metrics import bleu
 from scones.evaluation.significance import mark, paired_bootstrap
 from scones.files import commit, write_file, write_json
 from scones.hardware import choose_device
-from scones.search.engine import batches_by_length, length_limit, padded
+from scones.search.engine import padded
+from scones.search.searcher import batches_by_length, length_limit
 from scones.text import END, PAD
 from scones.text.batches import pad_batch, plan_batches
 from scones.text.reading import read_aligned

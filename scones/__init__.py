@@ -10,14 +10,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from scones.errors import SconesError
+from scones.hardware import wait_briefly
 from scones.version import __version__
 
 if TYPE_CHECKING:
+    from scones.outputs import Labels
     from scones.outputs.fused import fused_cross_entropy, fused_scones_loss, sharded_scones_loss
-    from scones.outputs.scones import scones_loss
+    from scones.outputs.loss import scones_loss
     from scones.translator import Translation, Translator, load
 
+wait_briefly()  # before anything imports PyTorch
+
 __all__ = [
+    "Labels",
     "SconesError",
     "Translation",
     "Translator",
@@ -30,12 +35,13 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Labels": "scones.outputs",
     "Translation": "scones.translator",
     "Translator": "scones.translator",
     "fused_cross_entropy": "scones.outputs.fused",
     "fused_scones_loss": "scones.outputs.fused",
     "load": "scones.translator",
-    "scones_loss": "scones.outputs.scones",
+    "scones_loss": "scones.outputs.loss",
     "sharded_scones_loss": "scones.outputs.fused",
 }
 

@@ -9,12 +9,24 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from scones.files import damaged, file_digest, real, write_file
+from scones.errors import SconesError
+from scones.files import (
+    FolderKind,
+    damaged,
+    file_digest,
+    new_folder,
+    read_json,
+    real,
+    write_file,
+    write_json,
+)
 
 _SETTLED = 2.0
 """Seconds after which a file that is changed again has another time, on any file system."""
@@ -66,3 +78,31 @@ def check_digests(
                 raise damaged(folder / name, "it is not what was written there", remedy)
 
     once_a_state([folder / name for name in digests], json.dumps(digests), check, force)
+
+
+_KIND = FolderKind("a folder of this cache", "digests.json", ("*",))
+
+
+@contextmanager
+def made_once(name: str, wanted: str, make: Callable[[Path], None]) -> Iterator[Path]:
+    """A folder that `make` fills, in the cache the next time; `wanted` says all that decides it.
+
+    What the cache has is used if it is what was written there. Where nothing can be kept, the
+    folder is gone when the context is left.
+    """
+    kept = cache_folder() / name / hashlib.sha256(wanted.encode()).hexdigest()
+    try:
+        check_digests(kept, read_json(kept / _KIND.marker), "")
+    except (SconesError, OSError, AttributeError, TypeError):
+        pass
+    else:
+        yield kept
+        return
+    with tempfile.TemporaryDirectory(prefix="scones-") as temporary:
+        made = Path(temporary)
+        make(made)
+        with suppress(OSError, SconesError), new_folder(kept, _KIND, overwrite=True) as hidden:
+            shutil.copytree(made, hidden, dirs_exist_ok=True)
+            digests = {path.name: file_digest(path) for path in made.iterdir()}
+            write_json(hidden / _KIND.marker, digests)
+        yield made

@@ -84,7 +84,8 @@ def new_folder(
         new, old = hidden / "new", hidden / "old"
         new.mkdir()
         yield new
-        sync_folder(new)
+        for path in (*sorted(new.rglob("*")), new):
+            _sync_entry(path)
         try:
             if target.exists():
                 target.rename(old)
@@ -102,13 +103,12 @@ def _beside(target: Path) -> Iterator[Path]:
     # Beside it, not in /tmp: a rename is one step only within a file system.
     hidden = target.parent / f"{_stem(target)}{os.getpid()}"
     hidden.mkdir()
-    handle = os.open(hidden, os.O_RDONLY)
     try:
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield hidden
+        with _opened(hidden) as handle:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            yield hidden
     finally:
-        os.close(handle)
         shutil.rmtree(hidden, ignore_errors=True)
 
 
@@ -126,8 +126,7 @@ def _remove_leftovers(target: Path) -> None:
 
 
 def _remove_leftover(left: Path, target: Path) -> None:
-    handle = os.open(left, os.O_RDONLY | os.O_NONBLOCK)
-    try:
+    with _opened(left) as handle:
         # The system frees a lock when a process ends, however it ends.
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if not left.is_dir():
@@ -136,8 +135,6 @@ def _remove_leftover(left: Path, target: Path) -> None:
         if (left / "old").exists() and not target.exists():
             (left / "old").rename(target)
         shutil.rmtree(left)
-    finally:
-        os.close(handle)
 
 
 @contextmanager
@@ -160,25 +157,16 @@ def sole_use(folder: Path, *, wait: bool = False) -> Iterator[None]:
     One that is in use is refused, or waited for. The system frees the folder when a process ends,
     however it ends.
     """
-    with _made(folder):
-        handle = os.open(folder, os.O_RDONLY)
+    with _made(folder), _opened(folder) as handle:
         try:
-            _lock(handle, folder, wait)
-            yield
-        finally:
-            os.close(handle)
-
-
-def _lock(handle: int, folder: Path, wait: bool) -> None:
-    """Lock an open folder until it is closed."""
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        raise SconesError(
-            f"Another process is writing to {folder}; wait for it, or choose another folder."
-        ) from None
-    except OSError:  # a file system without locks
-        return
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            raise SconesError(
+                f"Another process is writing to {folder}; wait for it, or choose another folder."
+            ) from None
+        except OSError:  # a file system without locks
+            pass
+        yield
 
 
 def write_file(path: Path, content: bytes | str) -> None:
@@ -272,14 +260,6 @@ def read_lines(path: Path, remedy: str) -> list[str]:
         raise damaged(path, "the text is missing or is not UTF-8", remedy) from None
 
 
-def sync_folder(folder: Path) -> None:
-    """Push every file of a folder to the disk itself."""
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            _sync_entry(path)
-    _sync_entry(folder)
-
-
 @contextmanager
 def _replaced(path: Path) -> Iterator[Path]:
     """A hidden name to write to; that file takes the place of `path` when all went well."""
@@ -310,11 +290,19 @@ def check_result(path: Path, key: str) -> None:
 
 
 def _sync_entry(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+    """Push a file, or the list of what is in a folder, to the disk itself."""
+    with _opened(path) as handle:
+        os.fsync(handle)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    """A handle of a file or a folder; closed, it is locked no more. A pipe is not waited for."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        os.fsync(descriptor)
+        yield handle
     finally:
-        os.close(descriptor)
+        os.close(handle)
 
 
 @dataclass(frozen=True)
@@ -356,10 +344,8 @@ class Provenance:
         )
 
     def to_json(self) -> dict[str, Any]:
-        said = asdict(self)
-        return {
-            name: value for name, value in said.items() if value is not None or name == "commit"
-        }
+        said = asdict(self).items()
+        return {name: value for name, value in said if value is not None or name == "commit"}
 
 
 # The version and the commit that made a number.

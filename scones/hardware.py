@@ -4,20 +4,51 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 import time
-from functools import cache
-from typing import Any
-
-import torch
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 from scones.errors import SconesError
+
+if TYPE_CHECKING:  # nothing here may load PyTorch before `wait_briefly` was called
+    import torch
 
 SHARES = "SCONES_SHARES"
 """The variable that says how many processes were started side by side, to share one GPU."""
 
 
+def wait_briefly() -> None:
+    """Let threads that wait for each other sleep soon, so that a busy machine stays usable.
+
+    PyTorch's OpenMP library reads this when it is loaded. By default a thread spins for
+    milliseconds at the end of every operation: on a machine with other work, all the time that it
+    is given, while the thread it waits for is given none. What the user has set counts.
+    """
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # some microseconds
+
+
+def threads() -> int:
+    """How many threads to compute with: as many as PyTorch, which need not be there for that."""
+    if torch := sys.modules.get("torch"):
+        return int(torch.get_num_threads())
+    told = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    if told.isdecimal() and int(told):
+        return int(told)
+    return usable_cores()
+
+
+def usable_cores() -> int:
+    # A container or `taskset` may allow fewer cores than the machine has; macOS cannot say.
+    usable = getattr(os, "sched_getaffinity", None)
+    return len(usable(0)) if usable else os.cpu_count() or 1
+
+
 def choose_device(name: str) -> torch.device:
     """Turn "auto", "cpu", "cuda" or "cuda:N" into a device that is there."""
+    import torch
+
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -37,6 +68,8 @@ def choose_device(name: str) -> torch.device:
 
 def choose_precision(name: str, device: torch.device) -> torch.dtype:
     """Turn "auto", "float32" or "bf16" into the type of the matrix products."""
+    import torch
+
     if name == "float32":
         return torch.float32
     if name == "bf16":
@@ -74,6 +107,8 @@ def gpu_path(model: Any) -> bool:
 
 def spare_memory(device: torch.device) -> int:
     """Half of a GPU's free memory, shared with processes that were started beside this."""
+    import torch
+
     free, _ = torch.cuda.mem_get_info(device)
     shares = os.environ.get(SHARES, "")
     return free // (2 * max(1, int(shares) if shares.isdecimal() else 1))
@@ -81,19 +116,17 @@ def spare_memory(device: torch.device) -> int:
 
 def matrix_rate(device: torch.device, precision: torch.dtype) -> float:
     """Measure, in a fraction of a second, the FLOP/s of a large matrix product."""
+    import torch
+
     size = 8192 if device.type == "cuda" else 1024
     left = torch.randn(size, size, device=device, dtype=precision)
     right = torch.randn(size, size, device=device, dtype=precision)
     fastest = float("inf")
+    wait = partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None
     for _ in range(4):  # the first one warms up
-        _wait(device)
+        wait()
         begin = time.perf_counter()
         left @ right
-        _wait(device)
+        wait()
         fastest = min(fastest, time.perf_counter() - begin)
     return 2 * size**3 / fastest
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

@@ -272,15 +272,15 @@ def _convert(value: Any, annotation: Any) -> Any:
         if not isinstance(value, annotation):  # type: ignore[arg-type]
             raise TypeError
         return value
-    if annotation is bool and not isinstance(value, bool):
-        raise TypeError
-    if annotation is int and (isinstance(value, bool) or not isinstance(value, int)):
-        raise TypeError
-    if annotation is float and (isinstance(value, bool) or not isinstance(value, int | float)):
-        raise TypeError
-    if annotation in (str, Path) and not isinstance(value, str | Path):
+    taken = isinstance(value, _TAKEN.get(annotation, object))
+    if not taken or (isinstance(value, bool) and annotation is not bool):
         raise TypeError
     return annotation(value)
+
+
+_TAKEN: dict[Any, Any] = {bool: bool, int: int, float: int | float, str: str | Path}
+_TAKEN[Path] = _TAKEN[str]
+"""What a field of a type takes; for Python a bool is a number too, for us it is none."""
 
 
 def _expand(value: Any, origin: Path, variables: Mapping[str, str]) -> Any:

@@ -13,12 +13,13 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FrameType
-from typing import Any, TypeVar
-
-import torch
-from torch import Tensor, distributed, nn
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from scones.errors import SconesError
+
+# One process alone does not need it.
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 T = TypeVar("T")
 
@@ -38,6 +39,9 @@ def connected(remedy: str) -> Iterator[Processes]:
     if count == 1:
         yield Processes(0, 1)
         return
+    import torch
+    from torch import distributed
+
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
     lost = SconesError(
@@ -59,6 +63,8 @@ def _explained(lost: SconesError) -> Iterator[None]:
 
     After an error nothing is torn down in order: it would take longer than torchrun waits.
     """
+
+    from torch import distributed
 
     def ended(number: int, frame: FrameType | None) -> None:
         raise lost
@@ -92,6 +98,8 @@ class Processes:
     def all_reduce(self, tensor: Tensor) -> Tensor:
         """Add up a tensor over all ranks, in place; on a GPU nothing waits for the result."""
         if self.count > 1:
+            from torch import distributed
+
             distributed.all_reduce(tensor)
         return tensor
 
@@ -99,6 +107,8 @@ class Processes:
         """Send what rank 0 makes to all; the other ranks do not call `make`."""
         if self.count == 1:
             return make()
+        from torch import distributed
+
         box: list[Any] = [make() if self.is_first else None]
         distributed.broadcast_object_list(box)
         return box[0]
@@ -107,6 +117,8 @@ class Processes:
         """The values of all ranks, in the order of the ranks."""
         if self.count == 1:
             return [value]
+        from torch import distributed
+
         values: list[Any] = [None] * self.count
         distributed.all_gather_object(values, value)
         return values
@@ -115,6 +127,8 @@ class Processes:
         """Wrap a module so that every backward pass ends in the mean of the ranks' gradients."""
         if self.count == 1:
             return module
+        from torch import nn
+
         wrap = nn.parallel.DistributedDataParallel
         known = inspect.signature(wrap.__init__).parameters
         # All processes have the same buffers; the option is called otherwise before PyTorch 2.13.
@@ -124,6 +138,8 @@ class Processes:
 
     def no_sync(self, module: nn.Module) -> AbstractContextManager[None]:
         """Keep each rank's gradients to itself while more are to come for the same step."""
+        from torch import nn
+
         if isinstance(module, nn.parallel.DistributedDataParallel):
             return module.no_sync()
         return nullcontext()

@@ -3,11 +3,6 @@
 They are read-only: a test that damages one copies it first.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from hypothesis import settings
 
@@ -21,7 +16,7 @@ END_BIAS = 0.5  # translations end sooner or later, and before the length limit
 
 
 @pytest.fixture(scope="session", autouse=True)
-def no_users_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def no_users_cache(tmp_path_factory):
     """A cache folder for the test run alone."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SCONES_CACHE", str(tmp_path_factory.mktemp("cache")))
@@ -29,7 +24,7 @@ def no_users_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def tea_pairs() -> list[tuple[str, str]]:
+def tea_pairs():
     """German sentences of the built-in corpus, each with one English translation."""
     from scones.text.creamtea import CreamTea
 
@@ -38,16 +33,14 @@ def tea_pairs() -> list[tuple[str, str]]:
 
 
 @pytest.fixture(scope="session")
-def tiny_subwords(tea_pairs: list[tuple[str, str]]) -> bytes:
+def tiny_subwords(tea_pairs):
     from scones.text.subwords import Subwords
 
     return Subwords.train((text for pair in tea_pairs for text in pair), PIECES).model
 
 
 @pytest.fixture(scope="session")
-def tiny_store(
-    tea_pairs: list[tuple[str, str]], tiny_subwords: bytes, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def tiny_store(tea_pairs, tiny_subwords, tmp_path_factory):
     """A store of all pairs but the last twenty, which are its development set."""
     from scones.files import new_folder
     from scones.text.store import StoreWriter
@@ -64,7 +57,7 @@ def tiny_store(
 
 
 @pytest.fixture(scope="session")
-def tiny_models(tiny_subwords: bytes, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_models(tiny_subwords, tmp_path_factory):
     """A folder with two model folders of random weights: `scones` and `softmax`."""
     folder = tmp_path_factory.mktemp("models")
     for seed, layer in enumerate(("scones", "softmax")):
@@ -73,12 +66,12 @@ def tiny_models(tiny_subwords: bytes, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture(scope="session")
-def tiny_model(tiny_models: Path) -> Path:
+def tiny_model(tiny_models):
     """A model folder of random weights with the SCONES output layer."""
     return tiny_models / "scones"
 
 
-def _save_random_model(folder: Path, layer: str, subwords: bytes, seed: int) -> None:
+def _save_random_model(folder, layer, subwords, seed):
     import torch
 
     from scones.model.config import ModelConfig

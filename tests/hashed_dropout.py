@@ -1,12 +1,9 @@
 """Dropout by a hash, in plain PyTorch: what the kernels are compared with."""
 
-from __future__ import annotations
-
 import torch
-from torch import Tensor
 
 
-def hashed_dropout(x: Tensor, rate: float, seed: Tensor) -> Tensor:
+def hashed_dropout(x, rate, seed):
     """Drop the numbers whose place and `seed` (a scalar, int32) hash to the lowest values.
 
     The kernels do so themselves (`scones.kernels.norm`).
@@ -16,7 +13,7 @@ def hashed_dropout(x: Tensor, rate: float, seed: Tensor) -> Tensor:
     return torch.where(_hash(place, seed) >= lowest_kept, x * (1 / (1 - rate)), 0.0)
 
 
-def _hash(number: Tensor, seed: Tensor) -> Tensor:
+def _hash(number, seed):
     """Scatter numbers evenly over all 32 bits: multiply and fold, again and again."""
     number = (number ^ seed) * -0x61C88647
     number = (number ^ ((number >> 16) & 0xFFFF)) * -0x7A143595

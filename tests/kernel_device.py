@@ -5,8 +5,6 @@ is set for these imports alone: everywhere else `scones.hardware.usable` says no
 that imports this one is skipped where Triton is not installed.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import sys
@@ -21,13 +19,13 @@ pytest.importorskip("triton.runtime", reason="needs Triton")
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def make_usable(patch: pytest.MonkeyPatch) -> None:
+def make_usable(patch):
     """Let the package take the kernels on this device, which on a CPU it does not by itself."""
     if DEVICE.type == "cpu":
         patch.setenv("TRITON_INTERPRET", "1")
 
 
-def _import_interpreted() -> None:
+def _import_interpreted():
     # Somebody may have imported Triton before; its library in C++ can only be loaded once.
     for name in [name for name in sys.modules if name.split(".")[0] == "triton"]:
         if not name.startswith("triton._C"):

@@ -1,16 +1,11 @@
 """A toy IBM Model 3."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 
 from scones.ibm3.parameters import Distortions, Parameters, Translations
-from scones.text.subwords import Subwords
 
 
-def save_ibm3(folder: Path, subwords: Subwords) -> Path:
+def save_ibm3(folder, subwords):
     """A model in which a piece becomes itself or, less often, the one behind it or none."""
     size = len(subwords)
     words = [f"word{number}" for number in range(size)]

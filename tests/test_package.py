@@ -1,8 +1,7 @@
 """The package as a whole: its public names, what it imports, who knows whom."""
 
-from __future__ import annotations
-
 import ast
+import os
 import runpy
 import subprocess
 import sys
@@ -21,31 +20,47 @@ STATIONS = ["text", "kernels", "outputs", "model", "search", "bridges", "evaluat
 STATIONS += ["translator", "analysis", "training", "ibm3", "cli"]
 
 
-def name_of(path: Path) -> str:
+def name_of(path):
     parts = path.relative_to(ROOT.parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def test_public_names_are_there() -> None:
+def test_public_names_are_there():
     assert all(getattr(scones, name) is not None for name in scones.__all__)
     with pytest.raises(AttributeError, match="'sconse'"):
         scones.sconse  # noqa: B018
 
 
-def test_importing_the_package_costs_nothing() -> None:
+def test_importing_the_package_costs_nothing():
     program = "import sys, scones; print({'torch', 'numpy', 'typer'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout == "set()\n", done.stderr
 
 
-def test_every_module_says_what_it_is_for() -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="PyTorch has another OpenMP library there")
+@pytest.mark.parametrize(
+    ("given", "spins"),
+    [({}, 1000), ({"GOMP_SPINCOUNT": "7"}, 7), ({"OMP_WAIT_POLICY": "PASSIVE"}, 0)],
+)
+def test_waiting_threads_sleep_soon_unless_the_user_says_otherwise(given, spins):
+    usual = {name: value for name, value in os.environ.items() if "OMP_" not in name}
+    done = subprocess.run(
+        [sys.executable, "-c", "import scones, torch"],
+        env=usual | {"OMP_DISPLAY_ENV": "verbose"} | given,
+        capture_output=True,
+        text=True,
+    )
+    assert f"GOMP_SPINCOUNT = '{spins}'" in done.stderr  # as the library understood it
+
+
+def test_every_module_says_what_it_is_for():
     for path in MODULES:
         docstring = ast.get_docstring(ast.parse(path.read_text()))
         assert docstring, path
         assert docstring.splitlines()[0].endswith((".", "?")), path
 
 
-def place_of(module: str) -> int:
+def place_of(module):
     """Give the place of a module on the way from text to the command line, from -1."""
     _, _, rest = module.partition(".")
     station = rest.partition(".")[0]
@@ -54,7 +69,7 @@ def place_of(module: str) -> int:
     return STATIONS.index(station) if station in STATIONS else -1
 
 
-def imported(path: Path) -> set[str]:
+def imported(path):
     """Give the modules of the package that a file imports, anywhere in it."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -67,7 +82,7 @@ def imported(path: Path) -> set[str]:
     return {module for module in found if module and module.startswith("scones.")}
 
 
-def test_stations_import_from_their_left_only() -> None:
+def test_stations_import_from_their_left_only():
     wrong = {
         (name_of(path), module)
         for path in MODULES
@@ -77,7 +92,7 @@ def test_stations_import_from_their_left_only() -> None:
     assert not wrong
 
 
-def test_the_documented_import_graph_is_current() -> None:
+def test_the_documented_import_graph_is_current():
     house = runpy.run_path(str(ROOT.parent / "tools" / "house.py"))
     document = (ROOT.parent / "docs" / "design.md").read_text()
     assert house["with_graph"](document) == document, "run: python tools/house.py graph --write"

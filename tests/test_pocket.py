@@ -1,8 +1,6 @@
 """Pocket models: opened by name, made by recipes and by `scones export`, shown by the demo."""
 
-from __future__ import annotations
-
-import importlib.util
+import importlib
 import json
 import os
 import re
@@ -12,7 +10,6 @@ import sys
 import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
@@ -34,7 +31,7 @@ LARGEST = 12_000_000
 
 
 @pytest.fixture
-def shipped(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def shipped(tiny_model, tmp_path, monkeypatch):
     """A package that comes with two models, and a working directory with nothing in it."""
     monkeypatch.setattr(pocket, "POCKET", tmp_path / "package")
     for name in NAMES:
@@ -44,9 +41,7 @@ def shipped(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return tmp_path / "package"
 
 
-def test_a_model_is_opened_by_its_name(
-    shipped: Path, tea_pairs: list[tuple[str, str]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_is_opened_by_its_name(shipped, tea_pairs, capsys):
     assert pocket.pocket_models() == NAMES
     sentences = [source for source, _ in tea_pairs[:5]]
     found = scones.load("pocket-de-en").translate(sentences)
@@ -58,7 +53,7 @@ def test_a_model_is_opened_by_its_name(
     assert facts["total_bytes"] == sum(p.stat().st_size for p in (shipped / NAMES[0]).iterdir())
 
 
-def test_a_folder_of_that_name_goes_first(shipped: Path, tiny_models: Path) -> None:
+def test_a_folder_of_that_name_goes_first(shipped, tiny_models):
     assert pocket.find_model("pocket-de-en") == shipped / "pocket-de-en"
     shutil.copytree(tiny_models / "softmax", "pocket-de-en")
     assert pocket.find_model("pocket-de-en") == Path("pocket-de-en")
@@ -66,7 +61,7 @@ def test_a_folder_of_that_name_goes_first(shipped: Path, tiny_models: Path) -> N
     assert scones.load("pocket-en-de").output.to_config()["layer"] == "scones"
 
 
-def test_a_name_that_is_not_known(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_is_not_known(shipped, monkeypatch):
     known = "the models that come with scones are pocket-de-en and pocket-en-de"
     with pytest.raises(SconesError, match=f"The model folder pocket-fi-en does not exist; {known}"):
         scones.load("pocket-fi-en")
@@ -78,8 +73,8 @@ def test_a_name_that_is_not_known(shipped: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_command_line_makes_a_pocket_model_and_turns_it_back(
-    shipped: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    shipped, tiny_model, tmp_path, capsys
+):
     Path("card.json").write_text(json.dumps({"limits": ["Knows tea alone."]}))
     small = ["export", str(tiny_model), "small", "--to", "pocket", "--card", "card.json"]
     assert run(small) == 0
@@ -92,7 +87,7 @@ def test_the_command_line_makes_a_pocket_model_and_turns_it_back(
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-def test_the_recipe_makes_a_model_that_fits(pair: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_recipe_makes_a_model_that_fits(pair, monkeypatch):
     monkeypatch.setenv("SCONES_DATA", "/corpora")
     sections = load_recipe(ROOT / f"recipes/pocket/{pair}.toml", "prepare", "model")
     pieces = len(Subwords.load(ROOT / sections["prepare"]["subwords"]))
@@ -104,7 +99,7 @@ def test_the_recipe_makes_a_model_that_fits(pair: str, monkeypatch: pytest.Monke
     assert 0.85 * LARGEST < size + 500_000 < LARGEST
 
 
-def test_the_recipes_are_each_other_the_other_way_round(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_recipes_are_each_other_the_other_way_round(monkeypatch):
     monkeypatch.setenv("SCONES_DATA", "/corpora")
     one, other = (
         load_recipe(ROOT / f"recipes/pocket/{pair}.toml", "prepare", "model", "output", "train")
@@ -122,36 +117,6 @@ def test_the_recipes_are_each_other_the_other_way_round(monkeypatch: pytest.Monk
         assert there[name] == back[name]
     sides = dict(zip(there["source"], there["target"], strict=True))
     assert [sides[path] for path in there["trusted"]] == back["trusted"]
-
-
-def test_what_the_card_says_comes_from_the_report_and_the_scores(tmp_path: Path) -> None:
-    corpora = [
-        {"source": "/d/tatoeba/train.de-en.de.xz", "pairs_read": 9, "pairs_kept": 7, "times": 8}
-    ]
-    (tmp_path / "report.json").write_text(json.dumps({"corpora": corpora}))
-    scores = tmp_path / "scores"
-    scores.mkdir()
-    for test, value in (("tatoeba.test.de-en", 30.04), ("newstest.newstest2019.de-en", 20.0)):
-        for search, more in (("greedy", 0.0), ("beam", 1.0)):
-            (scores / f"{test}.{search}.txt").write_text("a\nb\n")
-            result = {"system": "x", "metric": "BLEU", "score": value + more, "signature": "s|1"}
-            (scores / f"{test}.{search}.json").write_text(json.dumps({"results": [result]}))
-    command = [sys.executable, ROOT / "recipes/pocket/card.py", "report.json", "scores", "tea"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    card = json.loads(done.stdout)
-    assert card["data"]["tatoeba/train"] == {
-        "pairs read": 9,
-        "trained on": 7,
-        "times": 8,
-        "licence": "CC-BY 2.0 FR",
-    }
-    assert card["tests"] == {
-        "newstest2019": {"sentences": 2, "BLEU, greedy": 20.0, "BLEU, beam 4": 21.0},
-        "tatoeba/test": {"sentences": 2, "BLEU, greedy": 30.0, "BLEU, beam 4": 31.0},
-    }
-    from scones.model.card import check_metadata
-
-    assert check_metadata(card, "card.json")["signature"] == "s|1"
 
 
 STUB = r"""#!/bin/sh
@@ -179,7 +144,7 @@ esac
         (NAMES[:1], "", ["comes without pocket-en-de", "the comparison\n"]),
     ],
 )
-def test_the_demo(models: list[str], text: str, shown: list[str], tmp_path: Path) -> None:
+def test_the_demo(models, text, shown, tmp_path):
     """It runs in a tree of its own, with a `scones` that only repeats what it is given."""
     (tmp_path / "recipes").mkdir()
     shutil.copy(ROOT / "recipes" / "demo.sh", tmp_path / "recipes")
@@ -206,7 +171,7 @@ def test_the_demo(models: list[str], text: str, shown: list[str], tmp_path: Path
 
 
 @pytest.mark.parametrize("name", pocket.pocket_models())
-def test_a_model_that_is_shipped_is_small_and_works(name: str) -> None:
+def test_a_model_that_is_shipped_is_small_and_works(name):
     folder = pocket.POCKET / name
     assert sum(path.stat().st_size for path in folder.iterdir()) <= LARGEST
     patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -224,27 +189,25 @@ def test_a_model_that_is_shipped_is_small_and_works(name: str) -> None:
     assert [best.text for (best,) in found] == texts[translator.target_language]
 
 
-def test_the_readme_says_what_a_shipped_model_finds() -> None:
+def test_the_readme_says_what_a_shipped_model_finds():
     (found,) = scones.load("pocket-de-en", "cpu").translate(
         ["Es tut mir leid."], search="all", threshold=0.1
     )
-    shown = ", ".join(f'{one.probability:.2f} "{one.text}"' for one in found)
-    assert shown in (ROOT / "README.md").read_text()
+    readme = (ROOT / "README.md").read_text()
+    shown = re.findall(r'([\d.]+) "([^"]+)"', readme[readme.index("It prints ") :])[: len(found)]
+    assert [one.text for one in found] == [text for _, text in shown]
+    for one, (probability, _) in zip(found, shown, strict=True):  # what runs depends on the CPU
+        assert one.probability == pytest.approx(float(probability), abs=0.03)
     assert sum(one.probability or 0.0 for one in found) > 1  # they need not share
 
 
-def _everyday() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("everyday", ROOT / "recipes/pocket/everyday.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["everyday"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture
+def everyday(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "recipes" / "pocket")
+    return importlib.import_module("everyday")
 
 
-def test_what_is_tested_with_is_not_trained_on(tmp_path: Path) -> None:
-    everyday = _everyday()
+def test_what_is_tested_with_is_not_trained_on(everyday, tmp_path):
     everyday.write(tmp_path)
     train = everyday.read_blocks(ROOT / "recipes/pocket/phrasebook/train.txt")
     test = everyday.read_blocks(ROOT / "recipes/pocket/phrasebook/test.txt")
@@ -271,8 +234,7 @@ def test_what_is_tested_with_is_not_trained_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-def test_the_sets_are_whole(pair: str) -> None:
-    everyday = _everyday()
+def test_the_sets_are_whole(everyday, pair):
     source = pair[:2]
     files = everyday.set_files(pair)
     assert len(files) >= 13
@@ -286,8 +248,7 @@ def test_the_sets_are_whole(pair: str) -> None:
                 assert all(block.kept(line) for line in block.lines[pair[3:]]), block
 
 
-def test_a_set_is_scored_by_matches_and_by_what_is_kept(tmp_path: Path) -> None:
-    everyday = _everyday()
+def test_a_set_is_scored_by_matches_and_by_what_is_kept(everyday, tmp_path):
     (tmp_path / "set.txt").write_text(
         "# a comment\n\nde: Tee, {name}?\nen: Tea, {name}?\nen: Some tea, {name}?\n"
         "keep: {name}\nhas: tea | cuppa\nmost: 3\n\nde: Ja.\nen: Yes.\n"
@@ -304,16 +265,3 @@ def test_a_set_is_scored_by_matches_and_by_what_is_kept(tmp_path: Path) -> None:
         (tmp_path / "set.txt").write_text(wrong)
         with pytest.raises(SystemExit, match=message):
             everyday.read_blocks(tmp_path / "set.txt")
-
-
-def test_numbers_in_words() -> None:
-    everyday = _everyday()
-    for number, german, english in (
-        (1, "eins", "one"),
-        (17, "siebzehn", "seventeen"),
-        (740, "siebenhundertvierzig", "seven hundred forty"),
-        (21_101, "einundzwanzigtausendeinhunderteins", "twenty-one thousand one hundred one"),
-    ):
-        assert everyday.german_number(number) == german
-        assert everyday.english_number(number) == english
-    assert everyday.english_number(1101, british=True) == "one thousand one hundred and one"

@@ -114,16 +114,20 @@ def verdicts(known: Pivot) -> str:
     counts = Counter(one.outcome for one in found)
     named = {
         outcome: "; ".join(
-            one.title[0].lower() + one.title[1:] for one in found if one.outcome == outcome
+            one.about["title"][0].lower() + one.about["title"][1:]
+            for one in found
+            if one.outcome == outcome
         )
         for outcome in ("not confirmed", "opposite")
     }
+    new = [f"claim {one.number}" for one in found if one.is_new]
     return _paragraph(
         f"Of {len(found)} claims of the paper the report finds {counts['confirmed']} confirmed, "
         f"{counts['not confirmed']} not confirmed ({named['not confirmed']}) and "
-        f"{counts['opposite']} the opposite ({named['opposite']}). These verdicts are exploratory: "
-        "the rules were changed after the first results were seen, and by the old ones four of "
-        "eleven were confirmed. Both stand beside each other, with the numbers."
+        f"{counts['opposite']} the opposite ({named['opposite']}). Verdicts are exploratory: the "
+        "rules were changed after the first results were seen, and by the old ones four of eleven "
+        f"were confirmed; on newer results rests {', '.join(new) or 'none'}. Old and new rules "
+        "stand beside each other, with the numbers."
     )
 
 

@@ -42,8 +42,8 @@ from scones.files import (
 from scones.hardware import choose_device
 from scones.model.folder import read_facts
 from scones.options import from_section
-from scones.search.engine import SearchOptions
 from scones.search.frontier import ExactOptions
+from scones.search.searcher import SearchOptions
 from scones.translator import TooLong, Translation, Translator, load
 
 FIRST_BEAM = 4
@@ -143,7 +143,13 @@ class _System:
         self.plan.progress(task, 0, len(sentences))
         translator = self._translator  # loading it is not timed
         begin = time.perf_counter()
-        found = translator.translate(sentences, "beam", beam_size=size, too_long=self.plan.too_long)
+        found = translator.translate(
+            sentences,
+            "beam",
+            beam_size=size,
+            length_penalty=0.0,  # it is the model's own ranking that is analysed
+            too_long=self.plan.too_long,
+        )
         seconds = time.perf_counter() - begin
         run = BeamRun([Output(**_output(best)) for best, *_ in found], seconds)
         file.write(run)

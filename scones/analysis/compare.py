@@ -26,7 +26,7 @@ from scones.translator import Translator, load
 
 SEARCHES: dict[str, dict[str, Any]] = {
     "greedy": {"search": "greedy", "scores": False},
-    "beam 4": {"search": "beam", "beam_size": 4},
+    "beam 4": {"search": "beam", "beam_size": 4, "length_penalty": 0.0},
 }
 
 

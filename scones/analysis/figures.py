@@ -167,14 +167,14 @@ def _draw_log_probs(systems: dict[str, Row]) -> Figure:
     """The mean log-probabilities of modes and empty translations, with their deviations."""
     figure, (axes,) = new_figure()
 
-    def spreads(name: str) -> dict[str, Spread | None]:
-        found = {one: row["exact"] for one, row in systems.items()}
-        summaries = {one: _summary(exact, name) for one, exact in found.items()}
+    def spreads(summary: Callable[[Row], Row | None]) -> dict[str, Spread | None]:
         return {
-            one: None if s is None else (s["mean"], s["deviation"]) for one, s in summaries.items()
+            one: (s["mean"], s["deviation"]) if (s := summary(row["exact"])) else None
+            for one, row in systems.items()
         }
 
-    log_prob_bars(axes, spreads("outputs"), spreads("empty_log_probs"))
+    modes = spreads(lambda exact: exact["outputs"]["log_probs"])
+    log_prob_bars(axes, modes, spreads(lambda exact: exact["empty_log_probs"]))
     axes.set_ylabel("log-probability, mean and deviation")
     figure.legend(loc="outside upper right", ncols=2)  # bars hang down from the top
     return figure
@@ -182,11 +182,6 @@ def _draw_log_probs(systems: dict[str, Row]) -> Figure:
 
 Spread = tuple[float, float]
 """A mean and a deviation."""
-
-
-def _summary(exact: Row, name: str) -> Row | None:
-    found: Row | None = exact[name]["log_probs"] if name == "outputs" else exact[name]
-    return found
 
 
 def log_prob_bars(
@@ -234,12 +229,8 @@ _KINDS = {
 _SUM = COLOURS[-1]
 
 
-def draw_ambiguity(rows: list[dict[str, Any]], path: Path) -> None:
-    """Draw the rows of `Ambiguity.to_json` as an SVG file."""
-    save(path, _draw_ambiguity, rows)
-
-
-def _draw_ambiguity(rows: list[dict[str, Any]]) -> Figure:
+def ambiguity(rows: list[dict[str, Any]]) -> Figure:
+    """The figure of the rows of `Ambiguity.to_json`."""
     figure = _empty_figure(12, 6.5)
     panels = figure.subplot_mosaic("EET;BLR")
     temperatures = [row["temperature"] for row in rows]

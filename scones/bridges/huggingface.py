@@ -23,7 +23,8 @@ from torch import Tensor, nn
 from scones.bridges.huggingface_search import output_of, scones_search
 from scones.errors import SconesError, optional_import
 from scones.files import read_json
-from scones.outputs.scones import Scones, scones_loss
+from scones.outputs.loss import scones_loss
+from scones.outputs.scones import Scones
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel

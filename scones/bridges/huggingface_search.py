@@ -20,7 +20,8 @@ from scones.errors import SconesError
 from scones.outputs import OutputLayer, output_layer
 from scones.outputs.softmax import Softmax
 from scones.search.beam import beam_search
-from scones.search.greedy import Hypothesis, greedy_search
+from scones.search.greedy import greedy_search
+from scones.search.searcher import Hypothesis
 
 if TYPE_CHECKING:
     from transformers import (

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
@@ -159,6 +159,9 @@ class Analyze(OnTestSet, TranslatingFlags):
         [1, 2, 4, 8, 16, 32, 64],
         "May be repeated; the work grows with it, so that beams of 1,000 are for a GPU or a few "
         "sentences.",
+    )
+    precision: Literal["float32", "bf16"] = option(
+        "float32", "Of matrix products; bf16 is less exact.", shared=True
     )
     no_exact: bool = option(False, "Beams alone, no exact search.", flags=("--no-exact",))
     sentences: int | None = option(

@@ -32,46 +32,26 @@ from scones.cli.flags import CommandGroup
 from scones.errors import SconesError
 from scones.options import REQUIRED, Given, bounds_broken, dataclass_in, from_section, without_none
 
-_HELP = """\
-Translation models that can say that more than one answer is right.
-
-The way of a sentence, with the corpus that is built in; these lines work as they stand and take
-about four minutes:
-
-    scones creamtea tea
-    scones prepare store -s de -t en --pieces 700 \\
-        --source tea/train.de --target tea/train.en \\
-        --dev-source tea/dev.de --dev-target tea/dev.en
-    scones train store model --preset tiny --max-minutes 3 \\
-        --max-tokens 1024 --warmup-steps 100 --cooldown 0.5
-    scones translate model < tea/test.de > output.en
-    scones evaluate -r tea/test.en output.en
-"""
-
 _NEXT = """\
 Where to go next: `scones COMMAND --help` says what goes in and what comes out, with examples;
 `scones --install-completion` lets Tab complete commands, flags and values; in Python,
 `import scones; help(scones)`.
 """
 
-# Headings, and below each the commands with the module of `scones.cli` that has them.
-_COMMANDS = {
-    "From text to a model": ("prepare:creamtea", "prepare:prepare", "train:train", "train:tune"),
-    "Use a model": (
-        "translate:translate",
-        "translate:score",
-        "info:info",
-        "export:export",
-        "export:shortlist",
-    ),
-    "Judge": ("evaluate:evaluate", "analyze:compare", "analyze:analyze"),
-    "Experiments": (
-        "replication:replicate",
-        "replication:synthetic",
-        "ibm3:ibm3",
-        "replication:paper",
-    ),
-}
+# Headings, and below each the modules of `scones.cli` with the commands that they have.
+_COMMANDS = (
+    ("From text to a model", "prepare", ("creamtea", "prepare")),
+    ("From text to a model", "train", ("train", "tune", "mine")),
+    ("Use a model", "translate", ("translate", "score")),
+    ("Use a model", "info", ("info",)),
+    ("Use a model", "export", ("export", "shortlist")),
+    ("Judge", "evaluate", ("evaluate",)),
+    ("Judge", "analyze", ("compare", "analyze")),
+    ("Experiments", "replication", ("replicate", "synthetic")),
+    ("Experiments", "ibm3", ("ibm3",)),
+    ("Experiments", "replication", ("paper",)),
+)
+_PLACES = {name: (module, heading) for heading, module, names in _COMMANDS for name in names}
 
 # A wrong flag, command or value. Newer versions of Typer bring their own copy of click, older ones
 # import it: this is the way to the class that is right for both.
@@ -121,7 +101,7 @@ class Flag:
                 *self.names,
                 metavar=about["metavar"] or "|".join(choices) or self._metavar(),
                 help=about["help"] + self._shown_default(),
-                autocompletion=completion(choices) if choices else None,
+                autocompletion=(lambda: choices) if choices else None,
                 rich_help_panel=self.heading,
                 show_default=False,
             )
@@ -202,13 +182,6 @@ def filled(cls: type, flags: Iterable[Flag], parsed: Mapping[str, Any]) -> Any:
 
 def _choices(annotation: Any) -> tuple[str, ...]:
     return typing.get_args(annotation) if typing.get_origin(annotation) is Literal else ()
-
-
-def completion(values: tuple[str, ...]) -> Callable[[str], list[str]]:
-    def complete(incomplete: str) -> list[str]:
-        return [value for value in values if value.startswith(incomplete)]
-
-    return complete
 
 
 # Help pages: examples as they were written, options and commands under headings, 80 columns.
@@ -302,15 +275,8 @@ def _command(name: str, run: Callable[..., None], heading: str | None = None) ->
 class Commands(Mapping[str, Any]):
     """All commands by name, each imported when it is asked for."""
 
-    def __init__(self) -> None:
-        self._places: dict[str, tuple[str, str]] = {}
-        for heading, commands in _COMMANDS.items():
-            for command in commands:
-                module, _, name = command.partition(":")
-                self._places[name] = (module, heading)
-
     def __getitem__(self, name: str) -> Any:
-        module, heading = self._places[name]
+        module, heading = _PLACES[name]
         found = getattr(import_module(f"scones.cli.{module}"), name)
         if not isinstance(found, CommandGroup):
             return _command(name, found, heading)
@@ -323,10 +289,10 @@ class Commands(Mapping[str, Any]):
         )
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        return iter(_PLACES)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(_PLACES)
 
 
 class _Scones(Group):
@@ -337,7 +303,6 @@ class _Scones(Group):
 app = typer.Typer(
     name="scones",
     cls=_Scones,
-    help=_HELP,
     epilog=_NEXT,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -350,6 +315,20 @@ def _options(
     context: typer.Context,
     version: bool = typer.Option(False, "--version", help="Show versions and exit."),
 ) -> None:
+    """Translation models that can say that more than one answer is right.
+
+    The way of a sentence, with the corpus that is built in; these lines work as they stand and take
+    about four minutes:
+
+        scones creamtea tea
+        scones prepare store -s de -t en --pieces 700 \\
+            --source tea/train.de --target tea/train.en \\
+            --dev-source tea/dev.de --dev-target tea/dev.en
+        scones train store model --preset tiny --max-minutes 3 \\
+            --max-tokens 1024 --warmup-steps 100 --cooldown 0.5
+        scones translate model < tea/test.de > output.en
+        scones evaluate -r tea/test.en output.en
+    """
     if version:
         from scones.files import versions
 

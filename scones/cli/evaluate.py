@@ -39,8 +39,9 @@ class Evaluate(ReferencesFlag):
     bleurt_checkpoint: Path | None = option(None, "The folder of a BLEURT checkpoint.")
     comet_checkpoint: Path | None = option(None, "The file of a COMET checkpoint.")
     tokenize: str = option("13a", "BLEU's tokenizer.", values=TOKENIZERS)
-    resamples: int = option(1000, "How often the bootstrap draws.")
-    seed: int = option(12345, "The seed of the bootstrap.")
+    # The smallest p-value is 1 / (resamples + 1); with fewer, none could fall below 0.01.
+    resamples: int = option(1000, "How often the bootstrap draws.", least=100)
+    seed: int = option(12345, "The seed of the bootstrap.", least=0)
 
 
 def evaluate(options: Evaluate) -> None:

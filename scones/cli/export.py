@@ -73,7 +73,7 @@ def export(options: Export) -> None:
 
 
 def _for_ctranslate2(options: Export) -> tuple[Any, str]:
-    from scones.bridges.ctranslate2 import export as export_model
+    from scones.bridges.ctranslate2_export import export as export_model
     from scones.text.reading import read_texts
 
     quantization = options.quantization or "float32"
@@ -113,9 +113,9 @@ class MakeShortlist(OverwriteFlag, JsonFlag):
 
     store: Path = argument("A store of scones prepare.", "STORE")
     out: Path = argument("The file to write.", "OUT")
-    per_token: int = option(100, "Target pieces for each different piece of a source sentence.")
-    frequent: int = option(500, "Target pieces for every sentence, the most frequent ones.")
-    pairs: int = option(500_000, "Sentence pairs to learn from, taken evenly from the store.")
+    per_token: int = option(100, "Target pieces for each different source piece.", least=1)
+    frequent: int = option(500, "Target pieces for every sentence, the most frequent.", least=0)
+    pairs: int = option(500_000, "Sentence pairs to learn from, evenly from the store.", least=1)
 
 
 def shortlist(options: MakeShortlist) -> None:

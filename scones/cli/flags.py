@@ -83,9 +83,6 @@ class DeviceFlag:
 class TranslatingFlags(DeviceFlag, ExactLimits):
     """What every command takes that translates with any search."""
 
-    precision: Literal["float32", "bf16"] = option(
-        "float32", "Of matrix products; bf16 is less exact.", shared=True
-    )
     too_long: Literal["error", "cut", "skip"] = option(
         "error",
         "What to do with a sentence beyond the model's limit, which scones info tells: stop, cut "
@@ -180,7 +177,7 @@ def answer(as_json: bool, facts: Any, *shown: str | Table) -> None:
         return
     for one in shown:
         if isinstance(one, str):
-            typer.echo(one)
+            typer.echo("\n".join(map(printable, one.split("\n"))))
         else:
             print_table(one)
 

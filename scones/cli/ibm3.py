@@ -1,4 +1,14 @@
-"""`scones ibm3`: fit IBM Model 3 or import its tables, sample from it, measure its ambiguity."""
+"""Make languages with a dial for ambiguity: IBM Model 3.
+
+It tells how a sentence of one language comes from one of another, word by word. Fitted to real text
+it can be asked for translations that are only like English, at a temperature that decides how many
+ways there are to say the same:
+
+    scones ibm3 fit de-en.ibm3 --store data/de-en
+    scones ibm3 measure de-en.ibm3 --store data/de-en -o de-en.ambiguity
+    scones ibm3 sample de-en.ibm3 --temperature 0.3 < input.de > output.txt
+    scones ibm3 sample de-en.ibm3 -T 0.3 --store data/de-en --output data/new
+"""
 
 from __future__ import annotations
 
@@ -31,19 +41,6 @@ if TYPE_CHECKING:
     from scones.ibm3.fitting import FilePairs, FitReport, StorePairs
     from scones.ibm3.parameters import Parameters
     from scones.ibm3.sampling import Sampler
-
-_HELP = """\
-Make languages with a dial for ambiguity: IBM Model 3.
-
-It tells how a sentence of one language comes from one of another, word by word. Fitted to real text
-it can be asked for translations that are only like English, at a temperature that decides how many
-ways there are to say the same:
-
-    scones ibm3 fit de-en.ibm3 --store data/de-en
-    scones ibm3 measure de-en.ibm3 --store data/de-en -o de-en.ambiguity
-    scones ibm3 sample de-en.ibm3 --temperature 0.3 < input.de > output.txt
-    scones ibm3 sample de-en.ibm3 -T 0.3 --store data/de-en --output data/new
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -317,7 +314,7 @@ def measure(options: Measure) -> None:
         scones ibm3 measure de-en.ibm3 --source dev.de -o runs/ambiguity
         scones ibm3 measure de-en.ibm3 --store data/de-en -T 0.1 -T 1 -o out
     """
-    from scones.analysis.figures import draw_ambiguity
+    from scones.analysis.figures import ambiguity, save
     from scones.files import versions
     from scones.ibm3.ambiguity import markdown, measure_over
     from scones.ibm3.parameters import Parameters
@@ -348,7 +345,7 @@ def measure(options: Measure) -> None:
         output / "ambiguity",
         result,
         markdown(measured, f"Ambiguity by temperature, {sizes}"),
-        lambda: draw_ambiguity(result["rows"], output / "ambiguity.svg"),
+        lambda: save(output / "ambiguity.svg", ambiguity, result["rows"]),
         options.as_json,
     )
 
@@ -373,5 +370,5 @@ def _sources(options: Measure, parameters: Parameters) -> Any:
 
 
 ibm3 = CommandGroup(
-    _HELP, {"fit": fit, "import": import_tables, "sample": sample, "measure": measure}
+    __doc__, {"fit": fit, "import": import_tables, "sample": sample, "measure": measure}
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from scones.cli.flags import JsonFlag, answer, print_json, table
+from scones.cli.flags import JsonFlag, answer, print_json, progress, table
 from scones.errors import SconesError
 from scones.model.config import ModelOptions
 from scones.options import Given, argument, load_recipe, option
@@ -133,6 +133,42 @@ def tune(options: Tune) -> None:
         title = "α by greedy BLEU on the development set"
         shown = table(*result.table(), text=(2, 3), title=title)
         answer(options.as_json, result.to_json(), shown)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mine(JsonFlag):
+    """What `scones mine` takes."""
+
+    store: Path = argument("A store of scones prepare --group-sources.", "STORE")
+    model: Path = argument("The model whose mistakes are wanted.", "MODEL")
+    out: Path = argument("The file to write.", "OUT")
+    probability: float = option(0.5, "Only tokens that are at least so probable.", above=0, most=1)
+    references: int = option(2, "Only sources with so many different targets.", least=1)
+    device: str = option("auto", "auto, cpu, cuda or cuda:N")
+
+
+def mine(options: Mine) -> None:
+    """Find what a model wrongly takes for right, to train on that.
+
+    In: STORE, whose pairs know which of them have the same source, and MODEL. Out: a file for
+    scones train --mistakes: the tokens that MODEL finds probable at a prefix of a training target
+    and that no target of that source goes on with, or holds.
+
+        scones mine store pocket-de-en store.mistakes
+        scones mine store runs/de-en sure.list --probability 0.8 --references 4
+        scones train store again --negatives 10 --mistakes store.mistakes
+    """
+    from scones.model.folder import find_model
+    from scones.text.store import TokenStore
+    from scones.training.mistakes import mine as mine_mistakes
+
+    store, limits = TokenStore.open(options.store), (options.probability, options.references)
+    with progress("pairs") as show:
+        facts = mine_mistakes(
+            store, find_model(options.model), options.out, *limits, options.device, show
+        )
+    text = f"{options.out}: {facts['mistakes']:,} mistakes in {facts['pairs']:,} pairs."
+    answer(options.as_json, {"file": str(options.out), **facts}, text)
 
 
 def describe(result: TrainResult, folder: Path) -> str:

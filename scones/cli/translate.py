@@ -30,6 +30,12 @@ class Translate(TranslatingFlags, SearchFlags, VerifyFlag, JsonFlag):
     engine: Literal["auto", "torch", "ctranslate2"] = option(
         "auto", "What searches; auto: the fastest that gives the model's own output."
     )
+    precision: Literal["auto", "float32", "bf16"] = option(
+        "auto",
+        "Of matrix products. auto: float32, but on a CPU for a model stored as int8: greedy search "
+        "in int8, all else with an int8 encoder and a decoder in bf16 where the CPU has it; "
+        "float32: exact for any model; bf16: less exact.",
+    )
     shortlist: Path | None = option(
         None,
         "A file of scones shortlist: only the pieces listed for a sentence are computed. Their "
@@ -113,10 +119,10 @@ def _found(
     translator: Translator, options: Translate, lines: list[tuple[int, str]]
 ) -> Iterator[tuple[int, list[Translation], dict[str, Any]]]:
     """The translations of each line in order, and what exact search knows about them."""
-    from scones.search.exact import in_order
-
     texts, first_number = [text for _, text in lines], lines[0][0]
     if options.exactly:
+        from scones.search.exact import in_order
+
         limits = options.exact_options(
             options.n_best, options.threshold if options.search == "all" else None
         )

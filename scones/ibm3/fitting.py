@@ -58,7 +58,7 @@ class StorePairs:
 
     def __init__(self, store: TokenStore, limit: int | None = None) -> None:
         self.subwords = store.subwords
-        self.source_words = self.target_words = _pieces(store.subwords)
+        self.source_words = self.target_words = store.subwords.pieces()
         self._pairs = store.split("train")
         self._limit = limit
 
@@ -94,7 +94,7 @@ class FilePairs:
                     for word in text.split():
                         numbers.setdefault(word, len(numbers))
         self.source_words, self.target_words = (
-            _pieces(subwords) if subwords else list(numbers) for numbers in self._numbers
+            subwords.pieces() if subwords else list(numbers) for numbers in self._numbers
         )
 
     def __iter__(self) -> Iterator[Pair]:
@@ -122,10 +122,6 @@ class FilePairs:
                         "with scones prepare, and fit to its store."
                     )
             yield pair[0].decode(), pair[1].decode()
-
-
-def _pieces(subwords: Subwords) -> list[str]:
-    return subwords.pieces(range(len(subwords)))
 
 
 def _is_chosen(index: int, total: int, limit: int | None) -> bool:

@@ -64,7 +64,7 @@ class Vocabulary:
     def read(cls, path: Path, subwords: Subwords | None = None) -> Vocabulary:
         """Read a .vcb file; with `subwords`, its words must be pieces and get their numbers."""
         found: dict[int, tuple[str, int]] = {}
-        pieces = subwords.pieces(range(len(subwords))) if subwords else []
+        pieces = subwords.pieces() if subwords else []
         known = {piece: number for number, piece in enumerate(pieces)}
         for line, text in enumerate(read_texts(path), start=1):
             match re.split(r"[ \t]+", text.strip(" \t")):

@@ -57,8 +57,6 @@ class FitOptions(Cut):
                 f"hmm is {self.hmm} and ibm2 is {self.ibm2}; one of them must be 0 and the other "
                 "at least 1"
             )
-        if self.distortions not in ("target", "both"):
-            problems.append(f"distortions must be target or both, not {self.distortions!r}")
         return problems
 
 

@@ -53,6 +53,7 @@ from numpy.typing import NDArray
 
 from scones.errors import SconesError, optional_import
 from scones.files import new_folder, versions, write_json
+from scones.hardware import usable_cores
 from scones.ibm3.options import MAX_LENGTH, SampleOptions
 from scones.ibm3.parameters import Parameters
 from scones.text.store import KIND as STORE
@@ -63,7 +64,6 @@ from scones.text.store import (
     TokenStore,
     flat_sentences,
 )
-from scones.text.workers import usable_cores
 
 ATTEMPTS = 100
 FROZEN = 1e-6
@@ -182,10 +182,9 @@ class Vocabulary:
 
     def policy_of(self, tokens: Ids) -> Ids:
         """The OOV policy of each token, as `encode` numbers them."""
-        # A model without source words has nothing to index.
-        if not len(self.oov_policy):
-            return -2 - tokens
-        return np.where(tokens < 0, -2 - tokens, self.oov_policy[np.maximum(tokens, 0)])
+        # With one word more, since a model without source words has nothing to index.
+        policy = np.append(self.oov_policy, np.int32(DROPPED))
+        return np.where(tokens < 0, -2 - tokens, policy[np.maximum(tokens, 0)])
 
     def encode(self, texts: Sequence[str]) -> FlatSentences:
         """Split texts into pieces, or at spaces, and give their numbers as `sample` takes them.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scones.errors import SconesError
@@ -36,7 +37,7 @@ def model_card(
     ]
     table = "\n".join(f"| {name} | {value} |" for name, value in rows)
     name, path = facts.name, facts.name or "path/to/this/folder"
-    use = _HUGGING_FACE if no_tokenizer is None else _NO_TOKENIZER + no_tokenizer
+    use = _text("huggingface") if no_tokenizer is None else _NO_TOKENIZER + no_tokenizer
     return f"""---
 library_name: scones
 pipeline_tag: translation
@@ -58,7 +59,7 @@ translator = scones.load("{path}")
 print(translator.translate(["…"])[0][0].text)
 ```
 
-{_INT8.format(model=path) if small else use}
+{_text("int8").format(model=path) if small else use}
 
 {output_layer(output).logits_note}
 """
@@ -82,6 +83,11 @@ def check_metadata(metadata: Any, origin: str) -> dict[str, Any]:
     if problems:
         raise SconesError(f"{origin}: {'; '.join(problems)}.")
     return metadata
+
+
+def _text(form: str) -> str:
+    """How a folder of this form is used."""
+    return Path(__file__).with_name(f"card.{form}.md").read_text(encoding="utf-8").rstrip()
 
 
 def _sections(said: Mapping[str, Any]) -> str:
@@ -140,30 +146,6 @@ _METADATA: dict[str, tuple[str, Callable[[Any], bool]]] = {
 _ROWS = ["licence", "steps", "seed", "data_digest", "vocabulary_digest", "commit"]
 _ROWS += ["scones_version"]
 
-_HUGGING_FACE = """The folder is also a Hugging Face folder and needs no custom code there:
-
-```python
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
-model = AutoModelForSeq2SeqLM.from_pretrained("path/to/this/folder")
-batch = tokenizer(["…"], return_tensors="pt", padding=True)
-longest = min(2 * batch.input_ids.shape[1] + 21, model.generation_config.max_length)
-ids = model.generate(**batch, max_length=longest)
-print(tokenizer.batch_decode(ids, skip_special_tokens=True)[0])
-```
-
-This is greedy search and gives the translations that scones gives. A model that goes round in
-circles on a sentence is stopped by `longest`, as scones stops it; in a batch the longest sentence
-sets that limit for all."""
-
 _NO_TOKENIZER = """\
 The folder is also a Hugging Face folder: `AutoModelForSeq2SeqLM.from_pretrained` opens
 it without custom code. """
-
-_INT8 = """The weights are stored as whole numbers of one byte, with a scale a row, and become
-float32 when the model is opened. This makes a Hugging Face folder of it:
-
-```sh
-scones export {model} OUT --to huggingface
-```"""

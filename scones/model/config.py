@@ -48,6 +48,15 @@ class ModelConfig:
         ]
 
 
+def sinusoids(length: int, size: int) -> Any:
+    """Sinusoidal positions as a NumPy array: all sines first, then all cosines."""
+    import numpy as np
+
+    frequencies = 10_000.0 ** (-np.arange(0, size, 2, dtype=np.float64) / size)
+    angles = np.arange(length, dtype=np.float64)[:, None] * frequencies
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1).astype(np.float32)
+
+
 PRESETS: dict[str, dict[str, Any]] = {
     "tiny": {"layers": 2, "size": 128, "heads": 4, "feed_forward": 512},
     "small": {"layers": 4, "size": 256, "heads": 4, "feed_forward": 1024},
@@ -75,9 +84,6 @@ class ModelOptions:
 
     def build(self, vocabulary: int) -> ModelConfig:
         """Resolve the preset and the changes to it into the full configuration."""
-        if self.preset not in PRESETS:
-            names = ", ".join(PRESETS)
-            raise SconesError(f"The preset '{self.preset}' is not known; there are {names}.")
         sizes = {
             name: value if getattr(self, name) is None else getattr(self, name)
             for name, value in PRESETS[self.preset].items()

@@ -24,12 +24,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
-from torch import Tensor
+import numpy as np
 
 from scones.cache import check_digests
 from scones.errors import SconesError
@@ -45,12 +42,21 @@ from scones.files import (
     write_tensors,
 )
 from scones.model.card import model_card
-from scones.model.config import ModelConfig
-from scones.model.tokenizer import NoTokenizerError, tokenizer_files
-from scones.model.transformer import Transformer, sinusoids
+from scones.model.config import ModelConfig, sinusoids
 from scones.options import from_section
+from scones.outputs import OutputLayer, output_layer
 from scones.text import END, PAD
 from scones.text.subwords import Subwords
+
+# Not every engine is PyTorch: a folder is opened, and its weights are read, without it.
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from scones.model.transformer import Transformer
+
+Weights = dict[str, Any]
+"""NumPy arrays under the names of transformers' Pegasus class."""
 
 Storage = Literal["float32", "int8"]
 
@@ -71,6 +77,7 @@ KIND = FolderKind(
         "README.md",
     ),
 )
+_OUTPUT_BIAS = "final_logits_bias"
 _REMEDY = (
     "get the model again or, if you changed it yourself, remove the digests from its config.json"
 )
@@ -228,6 +235,10 @@ class FolderConfig:
             raise damaged(self.path, "its sizes are not those that were written there", _REMEDY)
         return config
 
+    def digest_of(self, name: str) -> str:
+        """The SHA-256 of a file, as it is written here or else as the file is."""
+        return self.digests.get(name) or file_digest(self.folder / name)
+
     def verify(self, subwords: bytes, force: bool = False) -> None:
         """Compare the vocabulary and, unless it was done before, the weights with their digests."""
         vocabulary = self.digests.get(SUBWORDS, self.facts.vocabulary_digest)
@@ -235,6 +246,55 @@ class FolderConfig:
             raise damaged(self.folder / SUBWORDS, "it is not the model's vocabulary", _REMEDY)
         if digest := self.digests.get(self.weights.name):
             check_digests(self.folder, {self.weights.name: digest}, _REMEDY, force)
+
+
+@dataclass(frozen=True)
+class OpenedFolder:
+    """What a model folder holds but its weights, and how to read those."""
+
+    config: FolderConfig
+    sizes: ModelConfig
+    subwords: bytes
+    """The SentencePiece model."""
+
+    @classmethod
+    def of(cls, config: FolderConfig, verify: bool = False) -> OpenedFolder:
+        """Open a folder; a damaged one is refused.
+
+        Weights are compared with their digest once, and again only when their file has changed,
+        or where `verify` asks for it.
+        """
+        sizes = config.sizes()
+        subwords = regular(config.folder / SUBWORDS).read_bytes()
+        config.verify(subwords, verify)
+        return cls(config, sizes, subwords)
+
+    @property
+    def facts(self) -> ModelFacts:
+        return self.config.facts
+
+    @cached_property
+    def vocabulary(self) -> Subwords:
+        """The subwords, opened."""
+        return _vocabulary(self.subwords, self.sizes)
+
+    @cached_property
+    def output(self) -> OutputLayer:
+        return output_layer(self.facts.output, str(self.config.path))
+
+    def weights(self) -> Weights:
+        """The weights in float32, all there and of the right shapes."""
+        return read_weights(self.sizes, self.config.weights)
+
+
+def _vocabulary(subwords: bytes, sizes: ModelConfig) -> Subwords:
+    opened = Subwords(subwords, SUBWORDS)
+    if len(opened) != sizes.vocabulary:
+        raise SconesError(
+            f"The model is damaged: its {SUBWORDS} has {len(opened):,} pieces and its "
+            f"config.json says {sizes.vocabulary:,}."
+        )
+    return opened
 
 
 def read_facts(name: str | Path) -> ModelFacts:
@@ -254,32 +314,21 @@ class ModelFolder:
     @cached_property
     def vocabulary(self) -> Subwords:
         """The subwords, opened."""
-        opened = Subwords(self.subwords, SUBWORDS)
-        if len(opened) != self.model.config.vocabulary:
-            raise SconesError(
-                f"The model is damaged: its {SUBWORDS} has {len(opened):,} pieces and its "
-                f"config.json says {self.model.config.vocabulary:,}."
-            )
-        return opened
+        return _vocabulary(self.subwords, self.model.config)
 
     @classmethod
     def load(
         cls,
-        folder: str | Path | FolderConfig,
+        folder: str | Path | FolderConfig | OpenedFolder,
         device: torch.device | str = "cpu",
         verify: bool = False,
     ) -> ModelFolder:
-        """Read a model folder, or a pocket model by its name; a damaged one is refused.
-
-        Weights are compared with their digest once, and again only when their file has changed,
-        or where `verify` asks for it.
-        """
-        config = folder if isinstance(folder, FolderConfig) else FolderConfig.read(folder)
-        sizes = config.sizes()
-        subwords = regular(config.folder / SUBWORDS).read_bytes()
-        config.verify(subwords, verify)
-        model = _load_weights(sizes, config.weights)
-        return cls(model.to(device).eval(), subwords, config.facts)
+        """Read a model folder, or a pocket model by its name; see `OpenedFolder.of`."""
+        if not isinstance(folder, OpenedFolder):
+            config = folder if isinstance(folder, FolderConfig) else FolderConfig.read(folder)
+            folder = OpenedFolder.of(config, verify)
+        model = _model_of(folder.weights(), folder.sizes)
+        return cls(model.to(device).eval(), folder.subwords, folder.facts)
 
     def save(self, folder: Path, *, overwrite: bool = False, storage: Storage = "float32") -> None:
         """Write the folder in one step: it is there whole or not at all."""
@@ -308,6 +357,8 @@ class ModelFolder:
 
     def _write_tokenizer(self, folder: Path) -> str | None:
         """Write what `AutoTokenizer` reads, or say in a sentence why there is no such thing."""
+        from scones.model.tokenizer import NoTokenizerError, tokenizer_files
+
         try:
             files = tokenizer_files(self.subwords, self.model.config.max_length)
         except NoTokenizerError as reason:
@@ -335,18 +386,44 @@ def _digest_of(sizes: ModelConfig) -> str:
     return hashlib.sha256(json.dumps(decisive).encode()).hexdigest()
 
 
-def _load_weights(config: ModelConfig, path: Path) -> Transformer:
+def read_weights(config: ModelConfig, path: Path) -> Weights:
+    """Read a file of weights, of either storage, as float32 arrays; a damaged one is refused."""
+    from safetensors import SafetensorError
+
     try:
-        tensors = load_file(regular(path))
+        if path.name == _WEIGHTS["int8"]:
+            from safetensors.numpy import load_file as load_arrays
+
+            found = from_int8(load_arrays(regular(path)), path)
+        else:  # NumPy does not know bfloat16
+            from safetensors.torch import load_file
+
+            found = {name: one.float().numpy() for name, one in load_file(regular(path)).items()}
     except (SafetensorError, OSError) as problem:
         raise damaged(path, problem) from None
-    if path.name == _WEIGHTS["int8"]:
-        tensors = from_int8(tensors, path)
+    weights = {}
+    for name, shape in _shapes(config).items():
+        if name not in found:
+            raise damaged(path, f"the weight {name} is missing")
+        weights[name] = found[name].ravel() if name == _OUTPUT_BIAS else found[name]
+        if weights[name].shape != shape:
+            raise SconesError(
+                f"{path} does not fit its config.json: {name} has the shape {found[name].shape}."
+            )
+        if not np.isfinite(weights[name]).all():
+            raise damaged(path, f"{name} holds a number that is not finite")
+    return weights
+
+
+def _model_of(weights: Weights, config: ModelConfig) -> Transformer:
+    import torch
+
+    from scones.model.transformer import Transformer
+
     with torch.device("meta"):  # no memory and no random numbers for weights that are replaced
         model = Transformer(config)
-    state = from_hugging_face(tensors, model, path)
-    model.load_state_dict(state, assign=True)
-    model.positions = sinusoids(config.max_length, config.size)
+    model.load_state_dict(from_hugging_face(weights, model), assign=True)
+    model.positions = torch.from_numpy(sinusoids(config.max_length, config.size))
     return model
 
 
@@ -425,26 +502,50 @@ def to_hugging_face(model: Transformer) -> dict[str, Tensor]:
     return theirs
 
 
-def from_hugging_face(theirs: dict[str, Tensor], model: Transformer, path: Path) -> dict[str, Any]:
-    """Turn Pegasus names back into ours, checking that every weight is there and fits."""
-    state: dict[str, Tensor] = {}
-    for name, expected in model.state_dict().items():
-        names = _their_names(name, model)
-        absent = [their_name for their_name in names if their_name not in theirs]
-        if absent:
-            raise damaged(path, f"the weight {absent[0]} is missing")
-        tensor = torch.cat([theirs[their_name] for their_name in names]).float()
-        if name == "output_bias":
-            tensor = tensor.flatten()
-        if tensor.shape != expected.shape:
-            raise SconesError(
-                f"{path} does not fit its config.json: {names[0]} has the shape "
-                f"{tuple(theirs[names[0]].shape)}."
+def from_hugging_face(theirs: Weights, model: Transformer) -> dict[str, Tensor]:
+    """Turn Pegasus names back into ours."""
+    import torch
+
+    return {
+        name: torch.from_numpy(np.concatenate([theirs[one] for one in _their_names(name, model)]))
+        for name in model.state_dict()
+    }
+
+
+# The parts of a layer by our names. Projections of one input are one matrix here.
+_PARTS = {
+    "attention_norm": ["self_attn_layer_norm"],
+    "attention.inputs": ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"],
+    "attention.output": ["self_attn.out_proj"],
+    "cross_norm": ["encoder_attn_layer_norm"],
+    "cross.query": ["encoder_attn.q_proj"],
+    "cross.inputs": ["encoder_attn.k_proj", "encoder_attn.v_proj"],
+    "cross.output": ["encoder_attn.out_proj"],
+    "feed_forward_norm": ["final_layer_norm"],
+    "feed_forward.inner": ["fc1"],
+    "feed_forward.outer": ["fc2"],
+}
+
+
+def _shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """The shapes of the weights that a file must hold; the output bias without its first one."""
+    untied = ("model.encoder.embed_tokens", "model.decoder.embed_tokens", "lm_head")
+    tables = ("model.shared",) if config.tied_embeddings else untied
+    shapes: dict[str, tuple[int, ...]] = {_OUTPUT_BIAS: (config.vocabulary,)}
+    shapes |= {f"{table}.weight": (config.vocabulary, config.size) for table in tables}
+    for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
+        parts = [name for name in _PARTS if side == "decoder" or "cross" not in name]
+        names = [f"model.{side}.layer_norm"]
+        for prefix in (f"model.{side}.layers.{number}" for number in range(layers)):
+            names += [f"{prefix}.{name}" for part in parts for name in _PARTS[part]]
+        for name in names:
+            rows, columns = (
+                config.feed_forward if name.endswith(wide) else config.size
+                for wide in ("fc1", "fc2")
             )
-        if not tensor.isfinite().all():
-            raise damaged(path, f"{names[0]} holds a number that is not finite")
-        state[name] = tensor
-    return state
+            shapes[f"{name}.weight"] = (rows,) if name.endswith("norm") else (rows, columns)
+            shapes[f"{name}.bias"] = (rows,)
+    return shapes
 
 
 def _their_names(name: str, model: Transformer) -> list[str]:
@@ -453,31 +554,15 @@ def _their_names(name: str, model: Transformer) -> list[str]:
         "embedding.weight": "model.shared.weight" if tied else "model.encoder.embed_tokens.weight",
         "target_embedding.weight": "model.decoder.embed_tokens.weight",
         "output_embedding.weight": "lm_head.weight",
-        "output_bias": "final_logits_bias",
+        "output_bias": _OUTPUT_BIAS,
     }
     if name in fixed:
         return [fixed[name]]
     name, kind = name.rsplit(".", 1)
     if name in ("encoder_norm", "decoder_norm"):
         return [f"model.{name.removesuffix('_norm')}.layer_norm.{kind}"]
-    side, number, block, *rest = name.split(".")
-    prefix = f"model.{side}.layers.{number}"
-    norms = {
-        "attention_norm": "self_attn_layer_norm",
-        "cross_norm": "encoder_attn_layer_norm",
-        "feed_forward_norm": "final_layer_norm",
-    }
-    if block in norms:
-        return [f"{prefix}.{norms[block]}.{kind}"]
-    if block == "feed_forward":
-        return [f"{prefix}.{'fc1' if rest == ['inner'] else 'fc2'}.{kind}"]
-    projections = {
-        "query": ["q_proj"],
-        "output": ["out_proj"],
-        "inputs": ["q_proj", "k_proj", "v_proj"] if block == "attention" else ["k_proj", "v_proj"],
-    }
-    attention = "self_attn" if block == "attention" else "encoder_attn"
-    return [f"{prefix}.{attention}.{part}.{kind}" for part in projections[rest[0]]]
+    side, number, part = name.split(".", 2)
+    return [f"model.{side}.layers.{number}.{one}.{kind}" for one in _PARTS[part]]
 
 
 # Our names for the numbers of a model, and Pegasus's.
@@ -544,8 +629,10 @@ _INT8_MAX = 127
 _SCALE = ".scale"
 
 
-def to_int8(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+def to_int8(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Store matrices as int8, each with a float32 scale per row beside it, named NAME.scale."""
+    import torch
+
     stored: dict[str, Tensor] = {}
     for name, tensor in weights.items():
         if tensor.ndim != 2 or not name.endswith(".weight"):  # the output bias is (1, V) there
@@ -560,17 +647,16 @@ def to_int8(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     return stored
 
 
-def from_int8(stored: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
+def from_int8(stored: Weights, path: Path) -> Weights:
     """The weights back in float32; `path` is the file that an error message names."""
-    weights: dict[str, Tensor] = {}
-    for name, tensor in stored.items():
+    weights = {}
+    for name, array in stored.items():
         if name.endswith(_SCALE):
             continue
-        if tensor.dtype != torch.int8:
-            weights[name] = tensor
-            continue
-        scale_R = stored.get(name + _SCALE)
-        if scale_R is None or scale_R.shape != tensor.shape[:1]:
-            raise damaged(path, f"{name} has no scale for each of its rows")
-        weights[name] = tensor.float() * scale_R.unsqueeze(1)
+        if array.dtype == np.int8:
+            scale_R = stored.get(name + _SCALE)
+            if scale_R is None or scale_R.shape != array.shape[:1]:
+                raise damaged(path, f"{name} has no scale for each of its rows")
+            array = array * scale_R[:, None].astype(np.float32)
+        weights[name] = array.astype(np.float32, copy=False)
     return weights

@@ -16,15 +16,16 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
-from typing import Protocol, cast
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from scones.model.config import ModelConfig
-from scones.model.decoder import DecoderState, JoinedState, LayerCache
+from scones.model.config import ModelConfig, sinusoids
+from scones.model.decoder import DecoderState, JoinedState, LayerCache, joined
 from scones.text import PAD
 
 # Dropout.
@@ -85,13 +86,18 @@ class Linear(nn.Linear):
 class PrepackedLinear(nn.Module):
     """A linear layer for a CPU whose matrix oneDNN has put into the order in which it reads it.
 
-    It can only compute: its weights can be neither trained nor saved.
+    It can only compute: its weights can be neither trained nor saved. Products are made in
+    `precision` (bf16 is added up in float32 too); what comes in and goes out is float32.
     """
 
-    def __init__(self, weight_OI: Tensor, bias_O: Tensor) -> None:
+    def __init__(
+        self, weight_OI: Tensor, bias_O: Tensor, precision: torch.dtype = torch.float32
+    ) -> None:
         super().__init__()
-        self._weight = torch.ops.mkldnn._reorder_linear_weight(weight_OI.detach().contiguous())
-        self._bias = bias_O.detach()
+        weight_OI = weight_OI.detach().to(precision).contiguous()
+        self._weight = torch.ops.mkldnn._reorder_linear_weight(weight_OI)
+        self._bias = bias_O.detach().to(precision)
+        self.precision = precision
 
     def forward(self, x: Tensor) -> Tensor:
         return self._product(x, "none")
@@ -101,9 +107,9 @@ class PrepackedLinear(nn.Module):
 
     def _product(self, x: Tensor, activation: str) -> Tensor:
         y: Tensor = torch.ops.mkldnn._linear_pointwise(
-            x, self._weight, self._bias, activation, [], ""
+            x.to(self.precision), self._weight, self._bias, activation, [], ""
         )
-        return y
+        return y.float()
 
 
 # The residual stream: what every block reads, normed, and adds to.
@@ -255,11 +261,12 @@ class CachedTarget:
     def itself(self, attention: Attention, x_ND: Tensor) -> Tensor:
         mixed = []
         for part, projected_NX in self._split(attention.inputs(x_ND)):
-            shape = (projected_NX.size(0), 3, attention.heads, 1, -1)
-            queries, keys, values = projected_NX.view(shape).unbind(1)
-            keys, values = part.layers[self._layer].append(keys, values)
-            mixed.append(attention.attend(queries, keys, values).flatten(0, 1))
-        return torch.cat(mixed)
+            # Rows that share a history attend to it together, each to what it has seen of it.
+            shape = (-1, part.sharing, projected_NX.size(1))
+            queries, new_keys, new_values = attention.split_heads(projected_NX.view(shape), 3)
+            keys, values = part.write(self._layer, new_keys, new_values)
+            mixed.append(attention.attend(queries, keys, values, part.seen).flatten(0, 1))
+        return joined(mixed)
 
     def source(self, attention: Attention, x_ND: Tensor) -> Tensor:
         mixed = []
@@ -270,7 +277,7 @@ class CachedTarget:
             cache = part.layers[self._layer]
             found = attention.attend(queries, cache.cross_keys, cache.cross_values, part.mask)
             mixed.append(found.flatten(0, 1))
-        return torch.cat(mixed)
+        return joined(mixed)
 
     def _split(self, x_NX: Tensor) -> Iterator[tuple[DecoderState, Tensor]]:
         return zip(self._parts, x_NX.split(self._sizes), strict=True)
@@ -347,10 +354,10 @@ class Transformer(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        self.embedding = nn.Embedding(config.vocabulary, config.size)
+        self.embedding = _table(config)
         if not config.tied_embeddings:
-            self.target_embedding = nn.Embedding(config.vocabulary, config.size)
-            self.output_embedding = nn.Embedding(config.vocabulary, config.size)
+            self.target_embedding = _table(config)
+            self.output_embedding = _table(config)
         self.noise = seeds = DropoutSeeds()
         self.encoder = nn.ModuleList(
             EncoderLayer(config, seeds) for _ in range(config.encoder_layers)
@@ -363,10 +370,16 @@ class Transformer(nn.Module):
         self.output_bias = nn.Parameter(torch.zeros(config.vocabulary))
         self.source_dropout = Dropout(config.dropout, seeds)
         self.target_dropout = Dropout(config.dropout, seeds)
-        self.head: PrepackedLinear | None = None  # computes logits where weights are prepacked
+        # Where weights are prepacked: what computes logits and, if it is not PyTorch, the memory.
+        self.head: PrepackedLinear | None = None
+        self.encoder_in_int8: Encode | None = None
+        self.arithmetic = "float32"
+        self.encoded: dict[tuple[int, ...], Tensor] | None = None  # see `encoding_once`
         self.positions: Tensor
-        self.register_buffer("positions", sinusoids(config.max_length, config.size), False)
-        self._initialise()
+        positions = torch.from_numpy(sinusoids(config.max_length, config.size))
+        self.register_buffer("positions", positions.to(self.device), False)
+        if self.device.type != "meta":  # where weights are still to be loaded
+            self._initialise()
 
     def _initialise(self) -> None:
         for module in self.modules():
@@ -397,6 +410,8 @@ class Transformer(nn.Module):
 
     def encode(self, source_BS: Tensor, mask: Tensor | None) -> Tensor:
         """The memory (B, S, D) that the decoder attends over."""
+        if self.encoder_in_int8 is not None:
+            return torch.from_numpy(self.encoder_in_int8(source_BS.numpy()))
         embedded_BSD = self.embedding(source_BS) * math.sqrt(self.config.size)
         x_BSD = embedded_BSD + self.positions[: source_BS.size(1)]
         return self.run_encoder(Stream(self.source_dropout(x_BSD)), WholeSource(mask))
@@ -421,12 +436,16 @@ class Transformer(nn.Module):
         """Encode sentences and open a cache with `beams` rows for each of them."""
         mask = source_mask(source_BS)
         memory_BSD = self.encode(source_BS, mask)
+        if self.encoded is not None and sum(map(len, self.encoded)) < _MOST_ENCODED:
+            for ids, memory_SD in zip(source_BS.tolist(), memory_BSD, strict=True):
+                length = len(ids) - ids.count(PAD)
+                self.encoded[tuple(ids[:length])] = memory_SD[:length]
         layers = []
         for layer in self.decoder_layers():
             keys, values = layer.cross.keys_and_values(memory_BSD)
             # Every step reads them, so it pays to put them in order once. The same goes for the
             # mask, which PyTorch's attention would turn into numbers at every call.
-            layers.append(LayerCache(keys.contiguous(), values.contiguous(), beams))
+            layers.append(LayerCache(keys.contiguous(), values.contiguous()))
         if mask is not None:
             mask = torch.where(mask, 0.0, float("-inf")).to(memory_BSD.dtype)
         return JoinedState([DecoderState(layers, mask, beams)])
@@ -437,7 +456,7 @@ class Transformer(nn.Module):
 
     def hidden_step(self, state: JoinedState, tokens_N: Tensor) -> Tensor:
         """Step, but stop at the hidden states (N, D) that the logits are made of."""
-        sizes, positions_ND = state.sizes, state.embed_positions(self.positions)
+        sizes, positions_ND = state.sizes, state.advance(self.positions)
         stream = Stream(self.embed_target(tokens_N) + positions_ND)
         for index, layer in enumerate(self.decoder_layers()):
             decoder_block(layer, stream, CachedTarget(state.parts, sizes, index))
@@ -457,7 +476,17 @@ class Transformer(nn.Module):
         return self.embedding if self.config.tied_embeddings else self.target_embedding
 
 
+def _table(config: ModelConfig) -> nn.Embedding:
+    empty_VD = torch.empty(config.vocabulary, config.size)
+    if empty_VD.is_meta:  # PyTorch would import its compiler to draw random numbers there
+        return nn.Embedding.from_pretrained(empty_VD, freeze=False)
+    return nn.Embedding(config.vocabulary, config.size)
+
+
 # Prepacking.
+
+Encode = Callable[[Any], Any]
+"""Source ids (B, S) to a memory (B, S, D), both NumPy arrays."""
 
 
 def can_prepack(model: Transformer) -> bool:
@@ -466,23 +495,47 @@ def can_prepack(model: Transformer) -> bool:
     return fits and torch.backends.mkldnn.is_available()
 
 
-def prepacked(model: Transformer) -> Transformer:
-    """Copy a model into one that translates sooner, or return it where oneDNN cannot help.
+def prepacked(model: Transformer, encoder_in_int8: Encode | None = None) -> Transformer:
+    """Copy a model into one that translates sooner, or return it where there is nothing to do.
 
     Plain products unpack the same weights again for every token; for the few rows of a decoding
     step that takes as long as the product itself. The copy does not follow when the model trains.
+
+    With an encoder in int8 the decoder need not be more exact either: its products are in bf16
+    where the CPU has them.
     """
-    if not can_prepack(model):
+    if not can_prepack(model) or model.head is not None:
         return model
+    bf16 = encoder_in_int8 is not None and torch.cpu._is_avx512_bf16_supported()
+    precision = torch.bfloat16 if bf16 else torch.float32
     # Weights that stay as they are, embeddings and norms, are shared with the model.
     shared = {id(parameter): parameter for parameter in model.parameters()}
     copied = copy.deepcopy(model, shared)
+    if encoder_in_int8 is not None:
+        copied.encoder_in_int8, copied.encoder = encoder_in_int8, nn.ModuleList()
+        copied.arithmetic = f"int8 encoder, {'bf16' if bf16 else 'float32'} decoder"
     for module in list(copied.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, Linear):
-                setattr(module, name, PrepackedLinear(child.weight, child.bias))
-    copied.head = PrepackedLinear(model.output_weight, model.output_bias)
+                setattr(module, name, PrepackedLinear(child.weight, child.bias, precision))
+    copied.head = PrepackedLinear(model.output_weight, model.output_bias, precision)
     return copied
+
+
+_MOST_ENCODED = 2**17
+
+
+@contextmanager
+def encoding_once(model: Transformer) -> Iterator[None]:
+    """Let a prepacked model remember what it encodes, up to so many tokens, until this is over.
+
+    Exact search begins with a beam search of the same sentences.
+    """
+    model.encoded = None if model.head is None else {}
+    try:
+        yield
+    finally:
+        model.encoded = None
 
 
 def plain_attention(
@@ -514,10 +567,3 @@ def source_mask(source_BS: Tensor) -> Tensor | None:
     if source_BS.device.type == "cpu" and bool(real_BS.all()):
         return None
     return real_BS[:, None, None, :]
-
-
-def sinusoids(length: int, size: int) -> Tensor:
-    """Sinusoidal positions: all sines first, then all cosines."""
-    frequencies = 10_000.0 ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
-    angles = torch.arange(length, dtype=torch.float64)[:, None] * frequencies
-    return torch.cat([angles.sin(), angles.cos()], dim=1).float()

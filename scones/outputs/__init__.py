@@ -24,10 +24,10 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar
 
 from scones.errors import SconesError
 from scones.options import Checked, bounds_broken, from_section, option
@@ -35,13 +35,18 @@ from scones.options import Checked, bounds_broken, from_section, option
 # PyTorch is imported only where it is used, so that the command line can name the layers in its
 # help without loading it.
 if TYPE_CHECKING:
+    import numpy as np
     from _typeshed import DataclassInstance
+    from numpy.typing import NDArray
     from torch import Tensor
 
     from scones.outputs.fused import Rule
 
 Layer = TypeVar("Layer", bound="type[OutputLayer]")
 Reduction = Literal["mean", "sentence_mean", "sum", "none"]
+
+Rows: TypeAlias = "Sequence[NDArray[np.float32]]"
+"""Logits (V) of each of several tokens."""
 
 DEFAULT = "scones"
 
@@ -53,7 +58,14 @@ SMOOTHING = option(0.0, "λ of the paper's appendix: how far labels are from 0, 
 _OURS = {"scones": "scones.outputs.scones", "softmax": "scones.outputs.softmax"}
 _REGISTERED: dict[str, type[OutputLayer]] = {}
 
-_FASTER = {"rule": "token_losses", "best": "log_scores", "scores_of": "log_scores"}
+_FASTER = {
+    "rule": "token_losses",
+    "told": "token_losses",
+    "best": "log_scores",
+    "scores_of": "log_scores",
+    "above": "log_scores",
+    "scores_of_rows": "log_scores",
+}
 """What a layer may do faster, and what it has to agree with."""
 
 
@@ -104,6 +116,34 @@ def output_layer(settings: Mapping[str, Any], origin: str = "output") -> OutputL
     return from_section(_REGISTERED[name], options, origin)
 
 
+@dataclass(frozen=True)
+class Labels:
+    """What is known of further tokens at some positions, K facts in all (docs/several.md).
+
+    A token that is right too has a weight in `right_K`, one that is known to be wrong in
+    `wrong_K`; no token stands twice at a position, and the target itself never does.
+    """
+
+    rows_K: Tensor
+    """The positions, as indices into the targets."""
+    tokens_K: Tensor
+    right_K: Tensor
+    wrong_K: Tensor
+
+    def logits(self, hidden_ND: Tensor, weight_VD: Tensor, bias_V: Tensor) -> Tensor:
+        """The logits of these tokens alone, in (at least) float32."""
+        import torch
+        from torch.nn import functional
+
+        # Not by indexing: gradients of embeddings are added up in a fixed order on every device.
+        exact = torch.promote_types(torch.float32, hidden_ND.dtype)
+        hidden_KD, weight_KD = (
+            functional.embedding(places_K, table).to(exact)
+            for places_K, table in ((self.rows_K, hidden_ND), (self.tokens_K, weight_VD))
+        )
+        return (hidden_KD * weight_KD).sum(-1) + bias_V[self.tokens_K].to(exact)
+
+
 class OutputLayer(Checked, ABC):
     """What turns a hidden state into scores and into a loss. Subclasses are frozen dataclasses."""
 
@@ -124,6 +164,32 @@ class OutputLayer(Checked, ABC):
     @abstractmethod
     def log_scores(self, logits_NV: Tensor) -> Tensor:
         """The log-probability of every token, in float32."""
+
+    # What it may know more than this.
+
+    def check_labels(self) -> None:
+        """Refuse labels, for layers that nobody can tell of more than one token."""
+        if _definer(type(self), "told") is OutputLayer:
+            raise SconesError(
+                f"The output layer '{self.name}' cannot be told that several tokens are right or "
+                "that one is wrong; train scones, or leave out references, negatives and mistakes."
+            )
+
+    def told(self, logits_K: Tensor, labels: Labels) -> Tensor:
+        """What each label adds to the loss of its position."""
+        raise NotImplementedError
+
+    def label_loss(
+        self,
+        hidden_ND: Tensor,
+        weight_VD: Tensor,
+        bias_V: Tensor,
+        labels: Labels,
+        weights_N: Tensor | None = None,
+    ) -> Tensor:
+        """Sum what labels add to the (weighted) losses."""
+        added_K = self.told(labels.logits(hidden_ND, weight_VD, bias_V), labels)
+        return (added_K if weights_N is None else added_K * weights_N[labels.rows_K]).sum()
 
     # What it may do faster than this.
 
@@ -167,6 +233,23 @@ class OutputLayer(Checked, ABC):
         """The log-score of one chosen token per row."""
         return self.log_scores(logits_NV).gather(-1, tokens_N.unsqueeze(-1)).squeeze(-1)
 
+    def above(self, logits_NV: Tensor, least_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The rows, tokens and log-scores of all that score above their row's `least`."""
+        scores_NV = self.log_scores(logits_NV)
+        rows, tokens = (scores_NV > least_N.unsqueeze(1)).nonzero(as_tuple=True)
+        return rows, tokens, scores_NV[rows, tokens]
+
+    def scores_of_rows(self, rows: Rows, tokens: Sequence[int]) -> list[float]:
+        """The same of logits that are NumPy arrays, one a token.
+
+        CTranslate2 gives such. A layer that knows its scores in NumPy too is used without PyTorch.
+        """
+        import torch
+
+        logits_NV = torch.stack([torch.from_numpy(row) for row in rows])
+        found: list[float] = self.scores_of(logits_NV, torch.tensor(tokens)).tolist()
+        return found
+
     # What it says of itself to the rest of the world.
 
     def to_config(self: OutputLayer) -> dict[str, Any]:
@@ -180,10 +263,11 @@ class OutputLayer(Checked, ABC):
 
         Found out by trying, so that no layer can claim it wrongly.
         """
-        import torch
+        import numpy as np
 
-        logits_NV = torch.tensor([[0.0, 1.0, 3.0]])
-        return torch.allclose(self.log_scores(logits_NV), logits_NV.log_softmax(dim=-1))
+        logits_V = np.array([0.0, 1.0, 3.0], np.float32)
+        scores_V = self.scores_of_rows([logits_V] * 3, range(3))
+        return np.allclose(scores_V, logits_V - np.log(np.exp(logits_V).sum()), atol=1e-5)
 
     @property
     def logits_note(self) -> str:
@@ -239,9 +323,28 @@ def best_logits(
         from scones.kernels import decoding
 
         return decoding.best_logits(logits_NV, k, normed)
-    values_Nk, tokens_Nk = logits_NV.topk(k, dim=-1)
+    values_Nk, tokens_Nk = _topk(logits_NV, k)
     norm_N = logits_NV.float().logsumexp(dim=-1) if normed else None
     return values_Nk.float(), tokens_Nk, norm_N
+
+
+_BLOCK = 64
+
+
+def _topk(logits_NV: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """PyTorch's topk, sooner on a CPU: the k best lie in the k blocks of the highest maxima."""
+    import torch
+
+    rows, width = logits_NV.shape
+    blocks = width // _BLOCK
+    if logits_NV.device.type != "cpu" or width % _BLOCK or blocks < 4 * k:
+        return torch.topk(logits_NV, k, dim=-1)
+    logits_MW = logits_NV.reshape(-1, _BLOCK)
+    best_Nk = logits_MW.amax(dim=-1).view(rows, blocks).topk(k, dim=-1).indices
+    blocks_M = (best_Nk + torch.arange(rows).unsqueeze(1) * blocks).flatten()
+    candidates_NC = logits_MW.index_select(0, blocks_M).view(rows, -1)
+    values_Nk, order_Nk = candidates_NC.topk(k, dim=-1)
+    return values_Nk, best_Nk.gather(1, order_Nk // _BLOCK) * _BLOCK + order_Nk % _BLOCK
 
 
 def reduced(losses: Any, keep: Any, reduction: Reduction) -> Any:

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from scones.errors import SconesError
 from scones.hardware import usable
-from scones.outputs import check_numbers, check_tensors
+from scones.outputs import Labels, check_numbers, check_tensors
 from scones.text import PAD
 
 if TYPE_CHECKING:
@@ -52,16 +52,24 @@ def fused_scones_loss(
     alpha: float = 0.5,
     label_smoothing: float = 0.0,
     ignore_index: int = PAD,
+    labels: Labels | None = None,
 ) -> Tensor:
     """Compute the mean SCONES loss of hidden states (…, D) against token ids (…).
 
     Equal to `scones_loss(hidden @ weight.T + bias, targets, …)` in value and gradients, with the
-    memory of one chunk of logits instead of all of them. A target outside the vocabulary is
-    PyTorch's error on a CPU; the kernels of a GPU take it for no token, without a word.
+    memory of one chunk of logits instead of all of them; a label costs a dot product. A target
+    outside the vocabulary is PyTorch's error on a CPU; the kernels of a GPU take it for no token,
+    without a word.
     """
     check_numbers(label_smoothing, alpha)
     rule = SconesRule(alpha, label_smoothing)
-    return _mean_loss(hidden, weight, bias, targets, rule, ignore_index)
+    loss = _mean_loss(hidden, weight, bias, targets, rule, ignore_index)
+    if labels is None:
+        return loss
+    added_K = rule.told(labels.logits(hidden.flatten(0, -2), weight, bias), labels)
+    keep_N = targets.flatten() != ignore_index
+    added_K = added_K.masked_fill(~keep_N[labels.rows_K], 0.0)
+    return loss + added_K.sum() / keep_N.sum().clamp(min=1)
 
 
 def fused_cross_entropy(
@@ -131,6 +139,14 @@ class SconesRule:
             gradient_nV.sub_(self.label_smoothing)
         gradient_nV.mul_(self.alpha).scatter_(1, gold_n1, gold_gradient_n1)
         return losses_n, gradient_nV
+
+    def told(self, logits_K: Tensor, labels: Labels) -> Tensor:
+        """What labels add to the losses: what their tokens count for, less what they counted."""
+        right_K, wrong_K = labels.right_K, labels.wrong_K - self.alpha
+        added_K = right_K * functional.softplus(-logits_K) + wrong_K * functional.softplus(logits_K)
+        if self.label_smoothing:
+            added_K = added_K + self.label_smoothing * (right_K - wrong_K) * logits_K
+        return added_K
 
     def turn(self) -> Turn:
         # The kernel needs no hint that gold may be in another shard.

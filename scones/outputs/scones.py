@@ -11,62 +11,20 @@ exact in float32 where the logarithm of a difference is not.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from torch import Tensor, fx
-from torch.nn import functional
+import numpy as np
 
-from scones.outputs import (
-    ALPHA,
-    SMOOTHING,
-    OutputLayer,
-    Reduction,
-    best_logits,
-    check_numbers,
-    reduced,
-    register,
-    without_padding,
-)
-from scones.outputs.fused import SconesRule
+from scones.outputs import ALPHA, SMOOTHING, Labels, OutputLayer, Rows, best_logits, register
 from scones.text import PAD
 
-fx.wrap("without_padding")  # it asks for shapes and types, which symbolic tracing does not know
+# A model that CTranslate2 runs needs no PyTorch.
+if TYPE_CHECKING:
+    from torch import Tensor
 
-
-def scones_loss(
-    logits: Tensor,
-    targets: Tensor,
-    alpha: float = 0.5,
-    label_smoothing: float = 0.0,
-    ignore_index: int = PAD,
-    reduction: Reduction = "mean",
-) -> Tensor:
-    """Compute the SCONES loss of `logits` (…, V) against token ids `targets` (…).
-
-    `alpha` weighs the tokens that are not the gold token, `label_smoothing` is the paper's λ.
-    Positions whose target is `ignore_index` contribute nothing, whatever they hold.
-
-    `reduction`: "mean" over all tokens; "sentence_mean", the paper's equation: over the tokens of
-    each sentence (the last dimension of `targets`), then over sentences; "sum"; "none", one loss
-    per position.
-
-    A target outside the vocabulary is left to PyTorch's indexing: an error on a CPU, a failed
-    assertion on a GPU.
-    """
-    check_numbers(label_smoothing, alpha)
-    logits, safe_targets, keep = without_padding(logits, targets, ignore_index)
-    gold_index = safe_targets.unsqueeze(-1)
-    gold = logits.gather(-1, gold_index).squeeze(-1)
-    positive = functional.softplus(-gold)
-    negatives = functional.softplus(logits)
-    if label_smoothing:
-        positive = positive + label_smoothing * gold
-        negatives = negatives - label_smoothing * logits
-    # The gold token is left out of the sum, not subtracted from it: the difference would cancel.
-    negative = negatives.scatter(-1, gold_index, 0.0).sum(dim=-1)
-    losses = (positive + alpha * negative).masked_fill(~keep, 0.0)
-    return reduced(losses, keep, reduction)
+    from scones.outputs.fused import SconesRule
 
 
 @register
@@ -94,26 +52,46 @@ class Scones(OutputLayer):
         return math.log(yes / no)
 
     def token_losses(self, logits_NV: Tensor, targets_N: Tensor) -> Tensor:
+        from scones.outputs.loss import scones_loss
+
         return scones_loss(
             logits_NV, targets_N, self.alpha, self.label_smoothing, PAD, reduction="none"
         )
 
+    def told(self, logits_K: Tensor, labels: Labels) -> Tensor:
+        return self.rule().told(logits_K, labels)
+
     def rule(self) -> SconesRule:
+        from scones.outputs.fused import SconesRule
+
         return SconesRule(self.alpha, self.label_smoothing)
 
     def log_scores(self, logits_NV: Tensor) -> Tensor:
         """Log-sigmoid: every token for itself."""
+        from torch.nn import functional
+
         return functional.logsigmoid(logits_NV.float())
 
     def best(self, logits_NV: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Take the top k of the raw logits; the sigmoid keeps their order, so k of it suffice."""
         logits_Nk, tokens_Nk, _ = best_logits(logits_NV, k)
-        return functional.logsigmoid(logits_Nk), tokens_Nk
+        return self.log_scores(logits_Nk), tokens_Nk
 
     def scores_of(self, logits_NV: Tensor, tokens_N: Tensor) -> Tensor:
-        return functional.logsigmoid(
-            logits_NV.gather(-1, tokens_N.unsqueeze(-1)).squeeze(-1).float()
-        )
+        return self.log_scores(logits_NV.gather(-1, tokens_N.unsqueeze(-1)).squeeze(-1))
+
+    def above(self, logits_NV: Tensor, least_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Compare raw logits: log σ(z) > l where z > l − log(1 − exp(l))."""
+        import torch
+
+        floor_N = torch.where(least_N < 0, least_N - torch.log(-torch.expm1(least_N)), math.inf)
+        rows, tokens = (logits_NV > floor_N.unsqueeze(1)).nonzero(as_tuple=True)
+        return rows, tokens, self.log_scores(logits_NV[rows, tokens])
+
+    def scores_of_rows(self, rows: Rows, tokens: Sequence[int]) -> list[float]:
+        chosen = [row[token] for row, token in zip(rows, tokens, strict=True)]
+        scores: list[float] = (-np.logaddexp(0, -np.array(chosen, np.float64))).tolist()
+        return scores
 
     @property
     def logits_note(self) -> str:

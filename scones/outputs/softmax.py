@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
-from torch import Tensor
-from torch.nn import functional
+import numpy as np
 
 from scones.options import option
-from scones.outputs import OutputLayer, best_logits, register, without_padding
-from scones.outputs.fused import SoftmaxRule
+from scones.outputs import OutputLayer, Rows, best_logits, register, without_padding
 from scones.text import PAD
+
+# A model that CTranslate2 runs needs no PyTorch.
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from scones.outputs.fused import SoftmaxRule
 
 
 @register
@@ -32,6 +36,8 @@ class Softmax(OutputLayer):
 
     def token_losses(self, logits_NV: Tensor, targets_N: Tensor) -> Tensor:
         """Cross-entropy, with the targets smoothed evenly over the vocabulary."""
+        from torch.nn import functional
+
         logits_NV, safe_N, keep_N = without_padding(logits_NV, targets_N, PAD)
         losses_N = functional.cross_entropy(
             logits_NV, safe_N, reduction="none", label_smoothing=self.label_smoothing
@@ -39,10 +45,12 @@ class Softmax(OutputLayer):
         return losses_N.masked_fill(~keep_N, 0.0)
 
     def rule(self) -> SoftmaxRule:
+        from scones.outputs.fused import SoftmaxRule
+
         return SoftmaxRule(self.label_smoothing)
 
     def log_scores(self, logits_NV: Tensor) -> Tensor:
-        return torch.log_softmax(logits_NV.float(), dim=-1)
+        return logits_NV.float().log_softmax(dim=-1)
 
     def best(self, logits_NV: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Normalise, but write only k scores per row: the order is that of the logits."""
@@ -52,4 +60,12 @@ class Softmax(OutputLayer):
 
     def scores_of(self, logits_NV: Tensor, tokens_N: Tensor) -> Tensor:
         chosen_N = logits_NV.gather(-1, tokens_N.unsqueeze(-1)).squeeze(-1)
-        return chosen_N.float() - torch.logsumexp(logits_NV.float(), dim=-1)
+        return chosen_N.float() - logits_NV.float().logsumexp(dim=-1)
+
+    def scores_of_rows(self, rows: Rows, tokens: Sequence[int]) -> list[float]:
+        scores = []
+        for row, token in zip(rows, tokens, strict=True):  # one by one: none of them is copied
+            largest = row.max()
+            norm = largest + np.log(np.exp(row - largest).sum(dtype=np.float64))
+            scores.append(float(row[token] - norm))
+        return scores

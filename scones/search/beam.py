@@ -18,10 +18,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from scones.errors import SconesError
 from scones.outputs import OutputLayer
-from scones.search.greedy import Hypothesis, S, Stepper, should_leave
-from scones.search.options import SearchFlags
+from scones.search.greedy import S, Stepper, should_leave
+from scones.search.searcher import Hypothesis, SearchOptions
 from scones.text import END, PAD
 
 _NEVER = float("-inf")
@@ -44,9 +43,7 @@ def beam_search(
     ranks by log-probability alone. A sentence with no finished translation within its limit gets
     its best unfinished one. `end` is the model's id of the end of sentence.
     """
-    SearchFlags("beam", beam_size, n_best, length_penalty)  # refuses what has no meaning
-    if n_best > beam_size:
-        raise SconesError(f"n_best must be at most beam_size, {beam_size}, not {n_best}.")
+    SearchOptions("beam", beam_size, n_best, length_penalty)  # refuses what has no meaning
     sentences, longest = source_BS.size(0), int(limits_B.max())
     device = source_BS.device
     # Results are written on the device and read out once at the end: a GPU never waits for them.

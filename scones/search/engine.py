@@ -2,76 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from scones.errors import SconesError
 from scones.hardware import gpu_path
 from scones.model.transformer import Transformer, can_prepack, prepacked
 from scones.outputs import OutputLayer
 from scones.processes import Processes
 from scones.search.beam import beam_search
-from scones.search.greedy import Hypothesis, Stepper, greedy_stream
-from scones.search.options import SearchFlags
+from scones.search.greedy import Stepper, greedy_stream
+from scones.search.searcher import (
+    Hypothesis,
+    Searcher,
+    SearchOptions,
+    Sources,
+    batches_by_length,
+    length_limit,
+)
 from scones.search.shortlist import Shortlist, Shortlisted
 from scones.text import END, PAD
 
 _MOST_TOKENS = 8192
 _JOINED_TOKENS = 4096
 """With more at once a CPU is no faster: what sentences attend to outgrows its caches."""
-
-
-@dataclass(frozen=True)
-class SearchOptions(SearchFlags):
-    """How an engine is to search, exact search aside."""
-
-    search: Literal["greedy", "beam"] = "greedy"
-    _: KW_ONLY
-    scores: bool = True
-    """Whether greedy search computes log-probabilities."""
-    max_memory: int | None = None
-    """Bytes that a GPU may take for it; None: what suits the device. A CPU never takes much."""
-
-    def problems(self) -> list[str]:
-        if self.search not in ("greedy", "beam"):
-            raise SconesError(f"The search '{self.search}' is not known; use 'greedy' or 'beam'.")
-        if self.search == "greedy" and self.n_best != 1:
-            raise SconesError("Greedy search gives one translation; use search='beam' for n_best.")
-        problems = super().problems()
-        if self.search == "beam" and self.n_best > max(1, self.beam_size):
-            problems.append(
-                f"n_best must be at most beam_size, {self.beam_size}, not {self.n_best}"
-            )
-        return problems
-
-    @property
-    def beams(self) -> int:
-        """Rows a sentence takes."""
-        return self.beam_size if self.search == "beam" else 1
-
-
-Sources = Sequence[Sequence[int]]
-"""Sentences as token ids, without the end of sentence."""
-
-
-class Searcher(Protocol):
-    """An engine with a model: the ids of sentences in, hypotheses out."""
-
-    @property
-    def tells_scores(self) -> bool:
-        """Whether it can give the log-probability of every token."""
-
-    def search(self, sources: Sources, options: SearchOptions) -> list[list[Hypothesis]]:
-        """Find up to n_best hypotheses for each source; no ids hold the end of sentence.
-
-        A sentence's result does not depend on the others: its length limit and its shortlist,
-        where there is one, come from its own source alone, and padding is never attended to.
-        """
 
 
 def searcher(
@@ -124,7 +82,6 @@ class BatchSearcher:
     It pays where products of few rows cost as much as those of many: on a CPU with prepacked
     weights.
     """
-    tells_scores: ClassVar[bool] = True
 
     def search(self, sources: Sources, options: SearchOptions) -> list[list[Hypothesis]]:
         most, room = (options.max_tokens or _MOST_TOKENS) // options.beams, 0
@@ -162,47 +119,6 @@ class BatchSearcher:
         longest, device = self.model.config.max_length, self.model.device
         limits = [length_limit(len(source) + 1, longest) for source in sources]
         return padded(sources, device), torch.tensor(limits, device=device)
-
-
-def length_limit(source_length: int, longest: int) -> int:
-    """The longest translation, in tokens, that a source of this length may get."""
-    # Of the source alone, so that a sentence is cut at the same token whatever stands beside it.
-    return min(longest, 2 * source_length + 20)
-
-
-Cost = Callable[[int, int], int]
-
-
-def chunks(order: Iterable[int], *limits: tuple[Cost, int]) -> Iterator[list[int]]:
-    """Divide indices, in this order, into chunks within limits; one alone is always allowed.
-
-    A limit is the most that the costs of a chunk may add up to, behind a function that tells the
-    cost of an index from the first index of its chunk and from itself.
-    """
-    chunk: list[int] = []
-    left = [most for _, most in limits]
-    for index in order:
-        if chunk:
-            costs = [cost(chunk[0], index) for cost, _ in limits]
-            left = [most - cost for most, cost in zip(left, costs, strict=True)]
-            if min(left) < 0:
-                yield chunk
-                chunk = []
-        if not chunk:
-            left = [most - cost(index, index) for cost, most in limits]
-        chunk.append(index)
-    if chunk:
-        yield chunk
-
-
-def longest_first(lengths: Sequence[int]) -> list[int]:
-    return sorted(range(len(lengths)), key=lambda index: -lengths[index])
-
-
-def batches_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
-    """Group indices of like lengths, the longest first, at most `max_tokens` padded tokens each."""
-    # Padding makes every sentence as long as the first, the longest.
-    return chunks(longest_first(lengths), (lambda first, _: lengths[first], max_tokens))
 
 
 def padded(sentences: Sequence[Sequence[int]], device: torch.device) -> Tensor:
@@ -243,7 +159,6 @@ class SharedSearcher:
     def __init__(self, searcher: Searcher, processes: Processes) -> None:
         self._searcher = searcher
         self._processes = processes
-        self.tells_scores = searcher.tells_scores
 
     def search(self, sources: Sources, options: SearchOptions) -> list[list[Hypothesis]]:
         """Let all processes search; the first calls this."""

@@ -24,7 +24,6 @@ from torch import Tensor
 from scones.hardware import gpu_path, spare_memory
 from scones.model.transformer import Transformer
 from scones.outputs import OutputLayer
-from scones.search.engine import chunks
 from scones.search.frontier import (
     BYTES_A_PREFIX,
     ExactOptions,
@@ -37,7 +36,7 @@ from scones.search.frontier import (
     Stack,
     Tree,
 )
-from scones.search.greedy import Hypothesis
+from scones.search.searcher import Hypothesis, chunks
 from scones.text import END, PAD
 
 T = TypeVar("T")
@@ -46,26 +45,21 @@ _BYTES_A_LOGIT = 64
 """Of a logit and all that is made of it for the moment, should every child pass."""
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.05}
 """By how much a score may differ from one to another way of computing it."""
+_TOLERANCE_INT8 = 0.05
+"""The same where rounding to int8 makes more of what other lengths of padding change."""
 
 
 class Expander(Protocol):
     """A model as exact search sees it: it keeps keys and values in rows that search names."""
 
-    @property
-    def device(self) -> torch.device:
-        """Where it computes."""
-
-    @property
-    def precision(self) -> torch.dtype:
-        """The number format of its products."""
-
-    @property
-    def vocabulary(self) -> int:
-        """How many tokens there are."""
-
-    @property
-    def bytes_a_row(self) -> int:
-        """The memory that keys and values of a prefix take, or of a token of a source."""
+    device: torch.device
+    """Where it computes."""
+    precision: torch.dtype
+    """The number format of its products."""
+    vocabulary: int
+    """How many tokens there are."""
+    bytes_a_row: int
+    """The memory that keys and values of a prefix take, or of a token of a source."""
 
     def open(self, sources: Sequence[Sequence[int]], rows: int) -> None:
         """Encode sentences, given without their ends, and make room for so many prefixes."""
@@ -95,7 +89,6 @@ def exact_search(
     limits: Sequence[int],
     first: Sequence[list[Hypothesis]],
     options: ExactOptions,
-    end: int = END,
     began: float | None = None,
     spelling: Spelling = tuple,
 ) -> Iterator[tuple[int, ExactResult]]:
@@ -127,7 +120,6 @@ def exact_search(
             memory,
             held,
             deadline,
-            end,
             spelling,
         )
         for index, result in search.run():
@@ -169,11 +161,10 @@ class _Search:
         memory: int,
         held: int,
         deadline: float,
-        end: int,
         spelling: Spelling,
     ) -> None:
         self._expander, self._output = expander, output
-        self._deadline, self._end = deadline, end
+        self._deadline = deadline
         self._most_held = None if options.max_memory is None else held + options.max_memory
         device, steps = expander.device, max(limits)
         # A fifth of the memory each: sources, prefixes that were expanded, those that wait, what is
@@ -191,8 +182,13 @@ class _Search:
         self._stack = Stack(roots, max(len(sources), share // BYTES_A_PREFIX))
         self._limits_N = torch.tensor(limits, dtype=torch.int32, device=device)
         number_format = str(expander.precision).removeprefix("torch.")
+        arithmetic = getattr(expander, "arithmetic", number_format)
         tolerance = TOLERANCE[expander.precision]
-        self._state = SearchState(first, options, tolerance, number_format, device, spelling)
+        if "int8" in arithmetic:
+            tolerance = max(tolerance, _TOLERANCE_INT8)
+        self._state = SearchState(
+            first, options, tolerance, number_format, arithmetic, device, spelling
+        )
 
     @torch.inference_mode()
     def run(self) -> Iterator[tuple[int, ExactResult]]:
@@ -251,23 +247,27 @@ class _Search:
             depths_R,
             prefixes.sentences.long(),
         )
-        terms_RV = self._output.log_scores(logits_RV)
         # Translations come before children: they raise the bounds that children have to pass.
-        self._finish(prefixes, rows_R, depths_R, terms_RV[:, self._end])
-        terms_RV[:, self._end] = _NEVER
-        self._drop_too_long(prefixes, depths_R, terms_RV)
-        children = self._children(prefixes, rows_R, terms_RV)
+        ends_R = self._output.scores_of(logits_RV, torch.full_like(rows_R, END))
+        self._finish(prefixes, rows_R, depths_R, ends_R)
+        # A child would be at depth + 1, and its end of sentence one token further.
+        full_R = depths_R + 2 > self._limits_N[prefixes.sentences]
+        self._note_too_long(prefixes[full_R], logits_RV[full_R])
+        children = self._children(prefixes, rows_R, logits_RV, ~full_R)
         while len(children) and len(self._stack) + len(children) > self._stack.most:
             children = self._stop_largest(children)
         self._stack.push(children)
 
-    def _children(self, prefixes: Prefixes, rows_R: Tensor, terms_RV: Tensor) -> Prefixes:
+    def _children(
+        self, prefixes: Prefixes, rows_R: Tensor, logits_RV: Tensor, open_R: Tensor
+    ) -> Prefixes:
         """The children that pass their sentence's bound, the best last."""
         # Compared in float32 first, a little too kindly, for there are many.
         room_R = self._state.bounds_N[prefixes.sentences] - prefixes.scores
-        room_R = room_R - 1e-6 * (1 + room_R.abs())
-        parents, tokens = (terms_RV > room_R.float().unsqueeze(1)).nonzero(as_tuple=True)
-        terms = terms_RV[parents, tokens]
+        room_R = (room_R - 1e-6 * (1 + room_R.abs())).masked_fill(~open_R, math.inf)
+        parents, tokens, terms = self._output.above(logits_RV, room_R.float())
+        going_on = tokens != END
+        parents, tokens, terms = parents[going_on], tokens[going_on], terms[going_on]
         children = Prefixes(
             prefixes.scores[parents] + terms.double(),
             terms,
@@ -296,13 +296,13 @@ class _Search:
             self._state.find(sentence, whole)
         self._state.raise_bounds(sorted(set(sentences)))
 
-    def _drop_too_long(self, prefixes: Prefixes, depths_R: Tensor, terms_RV: Tensor) -> None:
-        """Drop the children of prefixes that are as long as can be."""
-        # A child would be at depth + 1, and its end of sentence one token further.
-        full_R = depths_R + 2 > self._limits_N[prefixes.sentences]
-        best_R = prefixes.scores + terms_RV.amax(dim=1).double()
-        self._state.note_too_long(prefixes.sentences, best_R, full_R)
-        terms_RV.masked_fill_(full_R.unsqueeze(1), _NEVER)
+    def _note_too_long(self, prefixes: Prefixes, logits_RV: Tensor) -> None:
+        """Remember how good the children would be of prefixes that are as long as can be."""
+        if len(prefixes):
+            terms_RV = self._output.log_scores(logits_RV)
+            terms_RV[:, END] = _NEVER
+            best_R = prefixes.scores + terms_RV.amax(dim=1).double()
+            self._state.note_too_long(prefixes.sentences, best_R)
 
     # What is given up is not forgotten: its best score bounds what the certificate can promise.
 

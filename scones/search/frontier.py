@@ -28,9 +28,10 @@ from scones.model.transformer import (
     source_mask,
 )
 from scones.options import option
-from scones.search.engine import batches_by_length, padded
-from scones.search.greedy import Hypothesis
+from scones.search.engine import padded
 from scones.search.options import ExactLimits
+from scones.search.searcher import Hypothesis, batches_by_length
+from scones.text import END
 
 # What exact search is asked for, and what it says about its results.
 
@@ -77,6 +78,8 @@ class Certificate:
     tolerance: float
     empty_log_prob: float | None
     """The score of the empty translation; None where not even that was looked at."""
+    arithmetic: str = "float32"
+    """Of all products: the result is proved for what they give."""
 
 
 @dataclass(frozen=True)
@@ -254,13 +257,14 @@ class PooledTransformer:
     """
 
     def __init__(self, model: Transformer) -> None:
-        self._model = prepacked(model)
+        self._model = model = prepacked(model)
         self.device = model.device
-        self.precision = model.output_bias.dtype
+        self.precision = model.output_bias.dtype if model.head is None else model.head.precision
+        self.arithmetic = model.arithmetic
         config = model.config
         self.vocabulary = config.vocabulary
-        self._layers = list(self._model.decoder_layers())
-        self.bytes_a_row = 2 * config.size * len(self._layers) * self.precision.itemsize
+        self._layers = list(model.decoder_layers())
+        self.bytes_a_row = 2 * config.size * len(self._layers) * model.output_bias.itemsize
         self._pools_P2D: list[Tensor] = []
         self._memories_S2D: list[Tensor] = []
         self._spans: list[slice] = []
@@ -276,13 +280,17 @@ class PooledTransformer:
         lengths = [len(source) + 1 for source in sources]
         starts = [0, *accumulate(lengths)]
         self._spans = [slice(*span) for span in pairwise(starts)]
-        self._memories_S2D = [new(starts[-1], width) for _ in self._layers]
-        for batch in batches_by_length(lengths, _ENCODED_TOGETHER):
-            source_BS = padded([sources[index] for index in batch], self.device)
+        known = self._model.encoded or {}
+        found = [known.get((*source, END)) for source in sources]
+        unknown = [index for index, states in enumerate(found) if states is None]
+        for batch in batches_by_length([lengths[index] for index in unknown], _ENCODED_TOGETHER):
+            indices = [unknown[number] for number in batch]
+            source_BS = padded([sources[index] for index in indices], self.device)
             memory_BSD = self._model.encode(source_BS, source_mask(source_BS))
-            for layer, memory in zip(self._layers, self._memories_S2D, strict=True):
-                for index, projected_S2D in zip(batch, layer.cross.inputs(memory_BSD), strict=True):
-                    memory[self._spans[index]] = projected_S2D[: lengths[index]]
+            for index, states_SD in zip(indices, memory_BSD, strict=True):
+                found[index] = states_SD[: lengths[index]]
+        memory_SD = torch.cat([states for states in found if states is not None])
+        self._memories_S2D = [layer.cross.inputs(memory_SD) for layer in self._layers]
 
     def expand(
         self, tokens_R: Tensor, paths_RT: Tensor, depths_R: Tensor, sentences_R: Tensor
@@ -390,12 +398,13 @@ class SearchState:
         options: ExactOptions,
         tolerance: float,
         number_format: str,
+        arithmetic: str,
         device: torch.device,
         spelling: Spelling,
     ) -> None:
         self._options = options
         self._tolerance = tolerance
-        self._number_format = number_format
+        self._number_format, self._arithmetic = number_format, arithmetic
         self._spelling = spelling
         self._sentences = [_Sentence(found) for found in first]
         for about in self._sentences:
@@ -493,9 +502,9 @@ class SearchState:
         """Remember how good prefixes were that will not be looked at."""
         _raise(self._pruned_N, prefixes.sentences, torch.where(which, prefixes.scores, _NEVER))
 
-    def note_too_long(self, sentences: Tensor, scores: Tensor, which: Tensor) -> None:
+    def note_too_long(self, sentences: Tensor, scores: Tensor) -> None:
         """Remember how good prefixes were that were too long."""
-        _raise(self._too_long_N, sentences, torch.where(which, scores, _NEVER))
+        _raise(self._too_long_N, sentences, scores)
 
     # In the end.
 
@@ -530,6 +539,7 @@ class SearchState:
             seconds=seconds,
             upper_bound=max(known, default=bound if math.isfinite(bound) else 0.0),
             number_format=self._number_format,
+            arithmetic=self._arithmetic,
             beam_log_prob=beam,
             search_error=error,
             tolerance=self._tolerance,

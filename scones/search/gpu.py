@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import accumulate, chain
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -29,8 +28,14 @@ from scones.model.gpu import Inference, Rows, Sources
 from scones.model.transformer import Transformer
 from scones.outputs import OutputLayer
 from scones.search.beam import Candidates, Finished, History, read_out
-from scones.search.engine import SearchOptions, chunks, length_limit, longest_first
-from scones.search.greedy import Hypothesis, hypothesis
+from scones.search.searcher import (
+    Hypothesis,
+    SearchOptions,
+    chunks,
+    hypothesis,
+    length_limit,
+    longest_first,
+)
 from scones.text import END, PAD
 
 _MOST_SLOTS, _MOST_ROWS = 512, 1024
@@ -334,7 +339,6 @@ class SlotSearcher:
     """Translates any number of sentences with one model; rooms are kept for the next call."""
 
     _MOST_ROOMS = 4
-    tells_scores: ClassVar[bool] = True
 
     def __init__(self, model: Inference, output: OutputLayer) -> None:
         self.model = model

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from scones.outputs import OutputLayer
+from scones.search.searcher import Hypothesis, hypothesis
 from scones.text import END, PAD
 
 # What every search needs of a model, and what every search gives back.
@@ -49,33 +50,6 @@ class Stepper(Protocol[S]):
 
     def step(self, state: S, tokens_N: Tensor) -> Tensor:
         """Feed one token per row and give the logits (N, V) of the next one."""
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """One translation as token ids."""
-
-    tokens: tuple[int, ...]
-    """The ids, without the end-of-sentence token."""
-    log_prob: float | None
-    """Log-probability, end of sentence included unless cut; None where nobody asked for scores."""
-    token_log_probs: tuple[float, ...] | None
-    """Its terms, one per token, the end of sentence last."""
-    finished: bool
-    """False where the length limit cut it."""
-
-
-def hypothesis(
-    ids: list[int], log_probs: list[float] | None, limit: int, end: int = END
-) -> Hypothesis:
-    """Cut raw output at the end of sentence or at the length limit, and add up its scores."""
-    finished = end in ids[:limit]
-    length = ids.index(end) if finished else min(limit, len(ids))
-    tokens = tuple(ids[:length])
-    if log_probs is None:
-        return Hypothesis(tokens, None, None, finished)
-    terms = tuple(log_probs[: length + 1] if finished else log_probs[:length])
-    return Hypothesis(tokens, sum(terms), terms, finished)
 
 
 def should_leave(done: int, active: int) -> bool:

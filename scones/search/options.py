@@ -32,8 +32,10 @@ class SearchFlags(Checked):
         least=1,
         most=1_000_000,
     )
-    length_penalty: float = option(
-        0.0, "Rank by log-probability / length**p; 0: no normalisation.", least=0
+    length_penalty: float | None = option(
+        None,
+        "Rank by log-probability / length**p; 1 by default (beam), 0: no normalisation.",
+        least=0,
     )
     _: KW_ONLY
     max_tokens: int | None = option(
@@ -41,6 +43,10 @@ class SearchFlags(Checked):
         "Padded tokens times beams in a batch; by default what suits the device.",
         least=1,
     )
+
+
+LENGTH_PENALTY = 1.0
+"""What users get who say nothing of it; the probability alone prefers short translations."""
 
 
 # Keyword-only, so that they stand behind `n_best` and `threshold` where those come first.

@@ -190,13 +190,6 @@ class Shortlist:
         A source piece gets itself (names and numbers are copied) and the `per_token` target
         pieces that go best with it; all sentences get the `frequent` most frequent target pieces.
         """
-        for name, value, least in (
-            ("per_token", per_token, 1),
-            ("frequent", frequent, 0),
-            ("pairs", pairs, 1),
-        ):
-            if value < least:
-                raise SconesError(f"{name} must be at least {least}, not {value}.")
         train, vocabulary = store.split("train"), len(store.subwords)
         if len(train) == 0:
             raise SconesError(f"{store.path} holds no sentence pairs to make a shortlist from.")

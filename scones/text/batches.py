@@ -83,10 +83,11 @@ def pad_batch(
     tokens: ParallelTokens, indices: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The source ids and target ids of some pairs, each ended by 1 and padded with 0."""
-    return _pad(tokens.sources, indices), _pad(tokens.targets, indices)
+    return pad_sentences(tokens.sources, indices), pad_sentences(tokens.targets, indices)
 
 
-def _pad(sentences: Sentences, indices: NDArray[Any]) -> NDArray[np.int64]:
+def pad_sentences(sentences: Sentences, indices: NDArray[Any]) -> NDArray[np.int64]:
+    """The ids of some sentences, each ended by 1 and padded with 0."""
     flat, lengths = sentences.gather(indices)
     width = int(lengths.max(initial=0)) + 1
     ids = np.full((len(lengths), width), PAD, dtype=np.int64)

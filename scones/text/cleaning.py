@@ -109,6 +109,14 @@ class PrepareConfig:
     )
     target: list[Path] = option([], "Target text, once for every --source.", metavar="FILE")
     tsv: list[Path] = option([], "Text in two columns, source TAB target.", metavar="FILE")
+    several: list[Path] = option(
+        [], "Text in columns, source TAB target TAB target …: all of them right.", metavar="FILE"
+    )
+    group_sources: bool = option(
+        False,
+        "Note which pairs have the same source, so that training can tell that all are right",
+        flags=("--group-sources",),
+    )
     times: list[int] = option(
         [],
         "How often its pairs are in the store, once for every corpus [1]",
@@ -147,17 +155,17 @@ class PrepareConfig:
                 f"there are {len(self.source)} source and {len(self.target)} target files, "
                 "where each needs its other side"
             )
-        if not (self.source or self.target or self.tsv):
-            problems.append("there is no text; give --source and --target, or --tsv")
+        if not (self.source or self.target or self.tsv or self.several):
+            problems.append("there is no text; give --source and --target, --tsv or --several")
         if (self.dev_source is None) != (self.dev_target is None):
             problems.append("dev_source and dev_target need each other")
-        corpora = len(self.source) + len(self.tsv)
+        corpora = len(self.source) + len(self.tsv) + len(self.several)
         if self.times and len(self.times) != corpora:
             problems.append(f"times has {len(self.times)} numbers for {corpora} corpora")
         problems += [
             f"trusted names {path}, which is none of the source or TSV files"
             for path in self.trusted
-            if path not in (*self.source, *self.tsv)
+            if path not in (*self.source, *self.tsv, *self.several)
         ]
         if problems:
             raise SconesError(f"Nothing can be prepared so: {'; '.join(problems)}.")
@@ -191,9 +199,6 @@ class Cleaner:
     target_language: str
     held_out: frozenset[bytes] = frozenset()
     """The `text_digest` of every text that must not be trained on."""
-
-    def __post_init__(self) -> None:
-        self._identifier = LanguageIdentifier() if self.config.identify_language else None
 
     def check(self, source: bytes, target: bytes, *, trusted: bool = False) -> Verdict:
         """Judge a pair as `reading.pairs` gives it; the cheap checks come first.
@@ -251,11 +256,11 @@ class Cleaner:
     def _untranslated(self, source: str, target: str) -> str | None:
         if self.config.drop_copies and source == target:
             return "copy"
-        if self._identifier is None:
+        if not self.config.identify_language:
             return None
-        if not self._identifier.accepts(source, self.source_language):
+        if not is_plausible(source, self.source_language):
             return "language (source)"
-        if not self._identifier.accepts(target, self.target_language):
+        if not is_plausible(target, self.target_language):
             return "language (target)"
         return None
 
@@ -367,39 +372,37 @@ _ENOUGH_LETTERS = 60  # with fewer the verdict is unsure, and less is asked of a
 _PLAUSIBLE = 0.2  # of the best language's probability; where two are close, both are accepted
 
 
-class LanguageIdentifier:
-    """Tells whether a text is plausibly in a given language; made to be lenient.
+# Languages, told apart by py3langid. Of the identifiers compared in
+# `benchmarks/language_identification.py` (on German, Finnish, Lithuanian and English) it loses few
+# right lines, also short ones, and lets very few wrong ones through; others are faster, but it does
+# for millions of pairs, and it brings its model along in a wheel of pure Python.
 
-    py3langid answers. Of the identifiers compared in `benchmarks/language_identification.py` (on
-    German, Finnish, Lithuanian and English) it loses few right lines, also short ones, and lets
-    very few wrong ones through; others are faster, but it does for millions of pairs, and it
-    brings its model along in a wheel of pure Python.
+
+def languages() -> frozenset[str]:
+    """ISO 639-1 codes of the languages that can be told apart."""
+    return frozenset(_model().labels)
+
+
+def is_plausible(text: str, language: str) -> bool:
+    """Whether `text` is plausibly in `language`, one of `languages()`; made to be lenient.
+
+    A clean line lost costs more than a doubtful line kept, so a language that is not the
+    most probable one, but plausible beside it, is accepted too; more easily so the fewer
+    letters there are, and always where there are none. Only the first 120 characters count.
     """
-
-    def languages(self) -> frozenset[str]:
-        """ISO 639-1 codes of the languages that can be told apart."""
-        return frozenset(_model().labels)
-
-    def accepts(self, text: str, language: str) -> bool:
-        """Whether `text` is plausibly in `language`, one of `languages()`.
-
-        A clean line lost costs more than a doubtful line kept, so a language that is not the
-        most probable one, but plausible beside it, is accepted too; more easily so the fewer
-        letters there are, and always where there are none. Only the first 120 characters count.
-        """
-        text = text[:_ENOUGH_CHARACTERS]
-        model = _model()
-        best, probability = model.classify(text)
-        if best == language:
-            return True
-        letters = sum(map(str.isalpha, text))
-        needed = _PLAUSIBLE * min(1.0, letters / _ENOUGH_LETTERS) * probability
-        return bool(dict(model.rank(text))[language] >= needed)
+    text = text[:_ENOUGH_CHARACTERS]
+    model = _model()
+    best, probability = model.classify(text)
+    if best == language:
+        return True
+    letters = sum(map(str.isalpha, text))
+    needed = _PLAUSIBLE * min(1.0, letters / _ENOUGH_LETTERS) * probability
+    return bool(dict(model.rank(text))[language] >= needed)
 
 
 def check_language(code: str) -> None:
     """Raise a `SconesError` that names near codes if no such language can be identified."""
-    known = LanguageIdentifier().languages()
+    known = languages()
     if code in known:
         return
     near = get_close_matches(code, sorted(known), n=5, cutoff=0.5)

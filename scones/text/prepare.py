@@ -9,19 +9,20 @@ from __future__ import annotations
 import errno
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import asdict
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scones.errors import SconesError
 from scones.files import new_folder, write_json
+from scones.hardware import usable_cores
 from scones.text.cleaning import (
     Cleaner,
     CleaningReport,
@@ -32,7 +33,7 @@ from scones.text.reading import pairs, read_aligned, read_texts
 from scones.text.report import TOO_MANY_PIECES, Corpus, PrepareReport, Stage
 from scones.text.store import KIND, StoreWriter
 from scones.text.subwords import Subwords
-from scones.text.workers import ordered_map, run_apart, usable_cores
+from scones.text.workers import ordered_map, run_apart
 
 Progress = Callable[[str, int], None]
 """Called now and then with the name of a stage and the pairs that went through it."""
@@ -43,7 +44,6 @@ CHUNK_PAIRS = 2_000
 CHUNK_BYTES = 1 << 20
 ENCODED_PAIRS = 10_000
 
-_LINE_NUMBER = np.dtype("<u8")
 _DIGEST = np.dtype([("low", "<u8"), ("high", "<u8")])
 _RECORD = np.dtype([*_DIGEST.descr, ("number", "<u8")])
 _BUCKETS = 256
@@ -60,6 +60,7 @@ def prepare(
     config.validate()
     corpora = [Corpus(*files) for files in zip(config.source, config.target, strict=True)]
     corpora += [Corpus(path, None) for path in config.tsv]
+    corpora += [Corpus(path, None, several=True) for path in config.several]
     for corpus, times in zip(corpora, config.times, strict=False):
         corpus.times = times
     _check_beginnings(corpora, config.dos)
@@ -109,7 +110,11 @@ class _Preparation:
             with report.stage("learn subwords") as stage:
                 subwords = self._learn_subwords(stage)
         with StoreWriter(
-            self.folder, subwords, config.source_language, config.target_language
+            self.folder,
+            subwords,
+            config.source_language,
+            config.target_language,
+            config.group_sources or bool(config.several),
         ) as writer:
             with report.stage("encode") as stage:
                 self._encode(subwords, writer, stage)
@@ -133,7 +138,7 @@ class _Preparation:
                 corpus = corpora[cleaned.corpus]
                 corpus.cleaning.merge(cleaned.report)
                 corpus.cleaning.check_encoding(corpus.source, corpus.target)
-                self.text.append(cleaned.corpus, cleaned.lines, cleaned.sources, cleaned.targets)
+                self.text.append(cleaned)
                 # Only the main process sees every chunk, in the order of the corpora, so that the
                 # first of equal pairs stays whatever the number of workers.
                 if config.cleaning.drop_duplicates:
@@ -210,9 +215,10 @@ class _Chunk(NamedTuple):
 
 class _CleanChunk(NamedTuple):
     corpus: int
-    lines: list[int]
-    sources: list[str]
-    targets: list[str]
+    content: bytes
+    """Line, source and target of each pair that was kept, as a line of JSON."""
+    size: int
+    """Of the texts in it, in bytes, with a line end each."""
     digests: bytes
     report: CleaningReport
 
@@ -222,14 +228,14 @@ def _check_beginnings(corpora: Iterable[Corpus], dos: bool) -> None:
     for corpus in corpora:
         # What a pipe has given is gone, so a pipe is not looked into.
         if not any(path and path.is_fifo() for path in (corpus.source, corpus.target)):
-            next(pairs(corpus.source, corpus.target, dos=dos))
+            next(pairs(corpus.source, corpus.target, dos=dos, several=corpus.several))
 
 
 def _chunks(corpora: Iterable[Corpus], dos: bool, trusted: set[Path]) -> Iterator[_Chunk]:
     for number, corpus in enumerate(corpora):
         chunk, size, first = [], 0, 1
         is_trusted = corpus.source in trusted
-        for pair in pairs(corpus.source, corpus.target, dos=dos):
+        for pair in pairs(corpus.source, corpus.target, dos=dos, several=corpus.several):
             chunk.append(pair)
             size += len(pair[0]) + len(pair[1])
             if len(chunk) >= CHUNK_PAIRS or size >= CHUNK_BYTES:
@@ -241,20 +247,16 @@ def _chunks(corpora: Iterable[Corpus], dos: bool, trusted: set[Path]) -> Iterato
 
 def _clean_chunk(cleaner: Cleaner, chunk: _Chunk) -> _CleanChunk:
     report = CleaningReport()
-    kept = []
+    kept, digests = [], bytearray()
     for line, (source, target) in enumerate(chunk.pairs, start=chunk.first_line):
         verdict = cleaner.check(source, target, trusted=chunk.trusted)
         report.add(line, verdict.reason, source, target)
         if verdict.reason is None:
-            kept.append((line, verdict))
-    return _CleanChunk(
-        chunk.corpus,
-        [line for line, _ in kept],
-        [verdict.source for _, verdict in kept],
-        [verdict.target for _, verdict in kept],
-        b"".join(verdict.digest for _, verdict in kept),
-        report,
-    )
+            kept.append((line, verdict.source, verdict.target))
+            digests += verdict.digest
+    content = json.dumps(kept, ensure_ascii=False).encode() + b"\n"
+    size = sum(len(f"{source}\n{target}\n".encode()) for _, source, target in kept)
+    return _CleanChunk(chunk.corpus, content, size, bytes(digests), report)
 
 
 def _learn_subwords(sample: Path, pieces: int) -> bytes:
@@ -290,50 +292,38 @@ class CleanPair(NamedTuple):
 
 
 class CleanText:
-    """The clean pairs of several corpora in a scratch folder.
+    """The clean pairs of several corpora in a scratch folder, a line of JSON a chunk.
 
     `marks` are the duplicates among all pairs in the order of writing; without them none is one.
     """
 
     def __init__(self, folder: Path, corpora: int) -> None:
         self.marks: NDArray[np.bool_] | None = None
-        self._files = [
-            [folder / f"{corpus}.{part}" for part in ("source", "target", "lines")]
-            for corpus in range(corpora)
-        ]
+        self._files = [folder / f"{corpus}.jsonl" for corpus in range(corpora)]
+        self._counts = [0] * corpora
+        self._bytes = 0
         folder.mkdir(parents=True, exist_ok=True)
-        for paths in self._files:
-            for path in paths:
-                path.touch()  # so that a corpus of which nothing is left can be read too
+        for path in self._files:
+            path.touch()  # so that a corpus of which nothing is left can be read too
 
-    def append(
-        self, corpus: int, lines: Sequence[int], sources: Sequence[str], targets: Sequence[str]
-    ) -> None:
+    def append(self, chunk: _CleanChunk) -> None:
         """Add the next pairs of a corpus; corpora come one after another."""
-        contents = (_joined(sources), _joined(targets), np.array(lines, _LINE_NUMBER).tobytes())
-        for path, content in zip(self._files[corpus], contents, strict=True):
-            with path.open("ab") as file:
-                file.write(content)
+        with self._files[chunk.corpus].open("ab") as file:
+            file.write(chunk.content)
+        self._counts[chunk.corpus] += chunk.report.kept
+        self._bytes += chunk.size
 
     def pairs(self, corpus: int) -> Iterator[CleanPair]:
-        first = sum(self._count(earlier) for earlier in range(corpus))
-        source_path, target_path, line_path = self._files[corpus]
-        with ExitStack() as stack:
-            sources = stack.enter_context(source_path.open(encoding="utf-8", newline="\n"))
-            targets = stack.enter_context(target_path.open(encoding="utf-8", newline="\n"))
-            lines = stack.enter_context(line_path.open("rb"))
-            for number, line in enumerate(_numbers(lines), start=first):
-                yield CleanPair(
-                    line,
-                    next(sources)[:-1],
-                    next(targets)[:-1],
-                    self.marks is not None and bool(self.marks[number]),
-                )
+        first = sum(self._counts[:corpus])
+        with self._files[corpus].open(encoding="utf-8", newline="\n") as file:
+            pairs = chain.from_iterable(map(json.loads, file))
+            for number, (line, source, target) in enumerate(pairs, start=first):
+                duplicate = self.marks is not None and bool(self.marks[number])
+                yield CleanPair(line, source, target, duplicate)
 
     def sample(self, size: int) -> Iterator[CleanPair]:
         """Pairs of about `size` bytes in all, evenly spread over the corpora, no duplicates."""
-        total = sum(path.stat().st_size for paths in self._files for path in paths[:2])
-        share = min(1.0, size / total)
+        share = min(1.0, size / self._bytes)
         # No random numbers: a pair is taken whenever `share` of those so far passes a whole number.
         fresh = 0
         for corpus in range(len(self._files)):
@@ -343,18 +333,6 @@ class CleanText:
                 fresh += 1
                 if int(fresh * share) > int((fresh - 1) * share):
                     yield pair
-
-    def _count(self, corpus: int) -> int:
-        return self._files[corpus][2].stat().st_size // _LINE_NUMBER.itemsize
-
-
-def _joined(texts: Sequence[str]) -> bytes:
-    return "".join(f"{text}\n" for text in texts).encode()
-
-
-def _numbers(file: BinaryIO) -> Iterator[Any]:
-    while block := file.read(_LINE_NUMBER.itemsize * 10_000):
-        yield from np.frombuffer(block, _LINE_NUMBER).tolist()
 
 
 class DuplicateFinder:
@@ -369,18 +347,16 @@ class DuplicateFinder:
         self._folder = Path(folder)
         self._folder.mkdir(parents=True, exist_ok=True)
         self._limit = buffered
-        self._waiting: list[bytes] = []
-        self._waiting_count = 0
+        self._waiting = bytearray()
         self._written = 0
 
     def __len__(self) -> int:
-        return self._written + self._waiting_count
+        return self._written + len(self._waiting) // _DIGEST.itemsize
 
     def add(self, digests: bytes) -> None:
         """Add the digests of the next pairs, joined to one string of 16 bytes each."""
-        self._waiting.append(digests)
-        self._waiting_count += len(digests) // _DIGEST.itemsize
-        if self._waiting_count >= self._limit:
+        self._waiting += digests
+        if len(self._waiting) >= self._limit * _DIGEST.itemsize:
             self._flush()
 
     def mark(self) -> NDArray[np.bool_]:
@@ -396,7 +372,7 @@ class DuplicateFinder:
         return marks
 
     def _flush(self) -> None:
-        digests = np.frombuffer(b"".join(self._waiting), _DIGEST)
+        digests = np.frombuffer(self._waiting, _DIGEST)
         records = np.empty(len(digests), _RECORD)
         records["low"], records["high"] = digests["low"], digests["high"]
         records["number"] = self._written + np.arange(len(digests))
@@ -409,7 +385,7 @@ class DuplicateFinder:
                 with (self._folder / f"bucket.{bucket:02x}").open("ab") as file:
                     file.write(records[bounds[bucket] : bounds[bucket + 1]].tobytes())
         self._written += len(records)
-        self._waiting, self._waiting_count = [], 0
+        self._waiting = bytearray()
 
 
 def _write_zeros(path: Path, count: int) -> None:

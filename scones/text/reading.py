@@ -80,15 +80,15 @@ def lines(path: Path, *, dos: bool = False) -> Iterator[bytes]:
 
 
 def pairs(
-    source: Path, target: Path | None = None, *, dos: bool = False
+    source: Path, target: Path | None = None, *, dos: bool = False, several: bool = False
 ) -> Iterator[tuple[bytes, bytes]]:
     """Yield (source, target) lines of two aligned files, or of one TSV where `target` is None.
 
     A TSV whose first line is not two columns is refused; a later such line comes whole, with
-    `NOT_TWO_COLUMNS` for its target.
+    `NOT_TWO_COLUMNS` for its target. With `several`, each column behind the first makes a pair.
     """
     if target is None:
-        yield from _columns(source, dos)
+        yield from _columns(source, dos, several)
         return
     left, right = lines(source, dos=dos), lines(target, dos=dos)
     # Not zip(strict=True): the refusal names both numbers of lines, so the longer file is counted.
@@ -144,16 +144,16 @@ def bad_byte(line: bytes) -> str | None:
     return f"byte {position + 1} is 0x{line[position]:02X}" if position >= 0 else None
 
 
-def _columns(path: Path, dos: bool) -> Iterator[tuple[bytes, bytes]]:
+def _columns(path: Path, dos: bool, several: bool) -> Iterator[tuple[bytes, bytes]]:
     for number, line in enumerate(lines(path, dos=dos)):
-        tabs = line.count(b"\t")
-        if tabs == 1:
-            source, _, target = line.partition(b"\t")
-            yield source, target
+        source, *targets = line.split(b"\t")
+        if len(targets) == 1 or (several and targets):
+            yield from ((source, target) for target in targets)
         elif number == 0:
             raise SconesError(
-                f"{path}, line 1 has {tabs} TAB characters instead of one; give a TSV file of "
-                "source TAB target, or two line-aligned files."
+                f"{path}, line 1 has {len(targets)} TAB characters instead of one; give a TSV file "
+                "of source TAB target (one with several targets to --several), or two line-aligned "
+                "files."
             )
         else:
             yield line, NOT_TWO_COLUMNS

@@ -25,6 +25,8 @@ class Corpus:
     cleaning: CleaningReport = field(default_factory=CleaningReport)
     times: int = 1
     """How often every pair that was kept is in the store."""
+    several: bool = False
+    """Whether a line may hold several targets, each of which makes a pair."""
 
     def to_json(self) -> dict[str, Any]:
         cleaning = self.cleaning

@@ -9,9 +9,11 @@ A store is a folder:
     train.target.tokens, .offsets
     dev.source.*, dev.target.*        the same for the development set, where there is one,
     dev.source.txt, dev.target.txt    and its text as it was given, for BLEU
+    train.groups                      which pairs have the same source, where that was asked for
 
 Tokens are little-endian uint16 (uint32 above 65,536 pieces) without an end of sentence; offsets
-are little-endian uint64, one more than there are sentences.
+are little-endian uint64, one more than there are sentences. Groups are a little-endian uint32 a
+pair: pairs with the same number have the same source.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -47,10 +49,11 @@ FORMAT = 1
 KIND = FolderKind(
     "a store",
     "store.json",
-    ("report.json", "subwords.model", "*.*.tokens", "*.*.offsets", "dev.*.txt"),
+    ("report.json", "subwords.model", "*.*.tokens", "*.*.offsets", "dev.*.txt", "*.groups"),
 )
 SIDES = ("source", "target")
 OFFSET_TYPE = np.dtype("<u8")
+GROUP_TYPE = np.dtype("<u4")
 
 _REMEDY = "prepare the store again"
 _damaged = partial(damaged, remedy=_REMEDY)
@@ -91,6 +94,10 @@ class Sentences:
         """The number of tokens of every sentence, without the end of sentence."""
         return np.diff(self._offsets).astype(np.int32)
 
+    def drawn(self, numbers: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """A token for each of some numbers that were drawn, each as likely as it is frequent."""
+        return np.asarray(self._tokens[numbers % np.uint64(len(self._tokens))], dtype=np.int64)
+
     def lengths_of(self, indices: NDArray[Any]) -> NDArray[np.int64]:
         ends = self._offsets[indices + 1].astype(np.int64)
         return ends - self._offsets[indices].astype(np.int64)
@@ -113,6 +120,8 @@ class ParallelTokens:
 
     sources: Sentences
     targets: Sentences
+    groups: NDArray[Any] | None = None
+    """A number for every pair, the same for those with the same source, where these are known."""
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -154,7 +163,7 @@ class TokenStore:
             }
         except (KeyError, TypeError, AttributeError):
             raise _damaged(self.path / "store.json", "an entry is missing or wrong") from None
-        files = [self.path / name for name in data_files(self._splits)]
+        files = [self.path / name for name in data_files(self._facts["splits"])]
         once_a_state(files, self.digest, self.verify, verify)
 
     @classmethod
@@ -199,8 +208,15 @@ class StoreWriter:
     """
 
     def __init__(
-        self, folder: Path, subwords: Subwords, source_language: str, target_language: str
+        self,
+        folder: Path,
+        subwords: Subwords,
+        source_language: str,
+        target_language: str,
+        grouped: bool = False,
     ) -> None:
+        """`grouped` notes which training pairs have the same source."""
+        self._grouped = grouped
         self._folder = Path(folder)
         self._subwords = subwords
         self._languages = (source_language, target_language)
@@ -247,7 +263,7 @@ class StoreWriter:
         if "train" not in self._splits:
             self.append("train", [], [])
         self._close()
-        splits = {
+        splits: dict[str, dict[str, int]] = {
             name: {
                 "pairs": source.sentences,
                 "source_tokens": source.tokens,
@@ -255,6 +271,8 @@ class StoreWriter:
             }
             for name, (source, target) in self._splits.items()
         }
+        if self._grouped:
+            _write_groups(self._folder, splits["train"], token_type(len(self._subwords)))
         self._subwords.save(self._folder / "subwords.model")
         digest = data_digest(self._folder, data_files(splits))
         facts = {
@@ -331,7 +349,30 @@ def _open_split(
         if offsets[0] != 0 or offsets[-1] != len(tokens):
             raise _damaged(folder / f"{name}.{side}.offsets", "it does not fit its tokens")
         sides.append(Sentences(tokens, offsets))
-    return ParallelTokens(*sides)
+    sources, targets = sides
+    if "groups" not in counts:
+        return ParallelTokens(sources, targets)
+    groups = _map(folder / f"{name}.groups", GROUP_TYPE, counts["pairs"])
+    if len(groups) and groups.max() >= counts["groups"]:
+        raise _damaged(folder / f"{name}.groups", "it has more groups than store.json says")
+    return ParallelTokens(sources, targets, groups)
+
+
+def _write_groups(folder: Path, counts: dict[str, int], kind: np.dtype[Any]) -> None:
+    """Note which training pairs have the same source, and in `counts` how many do."""
+    groups = same_number(_open_split(folder, "train", counts, kind).sources)
+    (folder / "train.groups").write_bytes(groups.astype(GROUP_TYPE).tobytes())
+    counts["groups"] = int(groups.max(initial=-1)) + 1
+
+
+def same_number(sentences: Sentences) -> NDArray[np.int64]:
+    """Number sentences so that equal ones have the same number."""
+    # By digests: 16 bytes each, whatever their length.
+    digests = b"".join(
+        hashlib.blake2b(sentences[number].tobytes(), digest_size=16).digest()
+        for number in range(len(sentences))
+    )
+    return np.unique(np.frombuffer(digests, "V16"), return_inverse=True)[1].astype(np.int64)
 
 
 def _map(path: Path, kind: np.dtype[Any], count: int) -> NDArray[Any]:
@@ -346,7 +387,7 @@ def _map(path: Path, kind: np.dtype[Any], count: int) -> NDArray[Any]:
     return np.asarray(np.memmap(path, dtype=kind, mode="r"))
 
 
-def data_files(splits: Iterable[str]) -> list[str]:
+def data_files(splits: Mapping[str, Mapping[str, int]]) -> list[str]:
     """The names of the files that the digest covers, in its order."""
     names = ["subwords.model"]
     for split in sorted(splits):
@@ -354,6 +395,8 @@ def data_files(splits: Iterable[str]) -> list[str]:
             names += [f"{split}.{side}.tokens", f"{split}.{side}.offsets"]
             if split == "dev":
                 names.append(f"{split}.{side}.txt")
+        if "groups" in splits[split]:
+            names.append(f"{split}.groups")
     return names
 
 
@@ -379,9 +422,13 @@ def reverse_store(store: Path, folder: Path, *, overwrite: bool = False) -> dict
     KIND.check(folder, overwrite)
     facts: dict[str, Any] = _exchanged(read_json(store / "store.json"))
     with new_folder(folder, KIND, overwrite=overwrite) as hidden:
-        names = data_files(facts["splits"])
-        for name in names:
+        training = facts["splits"]["train"]
+        grouped = training.pop("groups", None) is not None
+        for name in data_files(facts["splits"]):
             _link(store / _exchanged_name(name), hidden / name)
+        if grouped:  # by what is the source now
+            _write_groups(hidden, training, token_type(facts["vocabulary"]["size"]))
+        names = data_files(facts["splits"])
         facts |= {"digest": data_digest(hidden, names), "reversed_from": digest}
         if (store / "report.json").exists():
             # Its times were spent on the store that was prepared.

@@ -25,6 +25,9 @@ TRAINING_THREADS = 4
 # Two characters in ten thousand are spelled in bytes: the stray letters of foreign names.
 CHARACTER_COVERAGE = 0.9998
 
+# For fewer texts than that SentencePiece's threads take longer to start than to work.
+_FEW = 16
+
 
 class Subwords:
     """A SentencePiece model: text to ids and back."""
@@ -103,14 +106,19 @@ class Subwords:
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Split texts into ids, without an end of sentence, on all cores."""
         try:
+            if len(texts) <= _FEW and all(isinstance(text, str) for text in texts):
+                return [self._processor.encode(text) for text in texts]
             return self._processor.encode(list(texts))
-        except TypeError:
+        except (TypeError, RuntimeError):
             raise _unencodable(texts) from None
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Join ids to texts; pad and end of sentence leave no trace."""
         # A row may be an array of a store, whose uint16 SentencePiece does not take.
-        return self._processor.decode([[int(i) for i in row] for row in ids])
+        rows = [[int(i) for i in row] for row in ids]
+        if len(rows) <= _FEW:
+            return [self._processor.decode(row) for row in rows]
+        return self._processor.decode(rows)
 
     def text(self, ids: Sequence[int]) -> str:
         """Join the ids of one text, without the threads that `decode` starts for many."""
@@ -120,8 +128,9 @@ class Subwords:
         """The ids of pieces."""
         return [int(self._processor.piece_to_id(piece)) for piece in pieces]
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The pieces behind ids, as SentencePiece writes them (▁ begins a word)."""
+    def pieces(self, ids: Iterable[int] | None = None) -> list[str]:
+        """The pieces behind ids, or all of them, as SentencePiece writes them (▁ begins a word)."""
+        ids = range(len(self)) if ids is None else ids
         return [str(self._processor.id_to_piece(int(i))) for i in ids]
 
 

@@ -21,13 +21,6 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def usable_cores() -> int:
-    # A container or `taskset` may allow fewer cores than the machine has; macOS cannot say.
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def ordered_map(
     function: Callable[[Tool, Item], Result],
     items: Iterable[Item],
@@ -73,12 +66,8 @@ def run_apart(function: Callable[[], Result], workers: int) -> Result:
 
     Its memory goes back when it ends, and Ctrl-C need not wait for it.
     """
-    with closing(ordered_map(_call, [function], _nothing, workers)) as results:
+    with closing(ordered_map(_call, [function], type(None), workers)) as results:
         return next(results)
-
-
-def _nothing() -> None:
-    return None
 
 
 def _call(_: None, function: Callable[[], Result]) -> Result:

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from scones.errors import SconesError
 from scones.hardware import gpu_path
+from scones.model.folder import ModelFolder
 from scones.model.transformer import Transformer
-from scones.outputs import OutputLayer
+from scones.outputs import Labels, OutputLayer
 from scones.text import PAD
 from scones.text.batches import pad_batch, plan_batches
-from scones.text.store import ParallelTokens
+from scones.text.store import ParallelTokens, TokenStore
+from scones.training.labels import LabelledTokens
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,8 @@ class Batch(ABC):
     """Target tokens, ends of sentence included, those of other ranks' shards too."""
     total: float
     """The sum of the weights, likewise."""
+    labels: Labels | None = field(default=None, kw_only=True)
+    """What is known of other tokens than the targets, where anything is."""
 
     @abstractmethod
     def hidden(self, model: Transformer) -> Tensor:
@@ -96,9 +102,7 @@ def _map_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
         return change(value)
     if not is_dataclass(value) or isinstance(value, type):
         return value
-    changed = {
-        field.name: _map_tensors(getattr(value, field.name), change) for field in fields(value)
-    }
+    changed = {each.name: _map_tensors(getattr(value, each.name), change) for each in fields(value)}
     return replace(value, **changed)
 
 
@@ -139,7 +143,8 @@ def shard_of_batch(
         each = np.zeros(len(lengths)) if idle else 1 / lengths
         weights = torch.from_numpy(np.repeat(each, lengths).astype(np.float32))
     total = float(len(indices) if by_sentence else whole)
-    return mine, {"weights_N": weights, "tokens": whole, "total": total}
+    labels = tokens.labels(mine) if isinstance(tokens, LabelledTokens) else None
+    return mine, {"weights_N": weights, "tokens": whole, "total": total, "labels": labels}
 
 
 MakeBatch = Callable[[ParallelTokens, np.ndarray, bool, Shard], Batch]
@@ -163,14 +168,29 @@ def training_batches(
     epoch, first = start.epoch, start.batch
     while True:
         # An epoch's plan follows from its seed and number alone, so nothing of it is stored.
-        plan = plan_batches(
-            tokens.sources.lengths, tokens.targets.lengths, max_tokens, seed=seed, epoch=epoch
-        )
+        lengths = (tokens.sources.lengths, tokens.targets.lengths)
+        drawn = None
+        if isinstance(tokens, LabelledTokens) and tokens.references is not None:
+            drawn = tokens.references.epoch(seed, epoch)
+            lengths = (lengths[0][drawn], lengths[1][drawn])
+        plan = plan_batches(*lengths, max_tokens, seed=seed, epoch=epoch)
         for index in range(first, len(plan)):
-            batch = make(tokens, plan[index], by_sentence, shard)
+            pairs = plan[index] if drawn is None else drawn[plan[index]]
+            batch = make(tokens, pairs, by_sentence, shard)
             last = index + 1 == len(plan)
             yield batch, Position(epoch + 1, 0) if last else Position(epoch, index + 1)
         epoch, first = epoch + 1, 0
+
+
+def model_for(store: TokenStore, path: Path) -> ModelFolder:
+    """Open a model folder that has to have the vocabulary of a store."""
+    found = ModelFolder.load(path)
+    if found.subwords != store.subwords.model:
+        raise SconesError(
+            f"{path} has another vocabulary than {store.path}; "
+            "prepare the store with --subwords and that model's subwords.model."
+        )
+    return found
 
 
 class LossModule(nn.Module):
@@ -194,10 +214,10 @@ class LossModule(nn.Module):
         if self.packed:
             self.model.noise.draw(device)
         with torch.autocast(device.type, self.precision, enabled=self.precision != torch.float32):
-            return self.output.loss(
-                batch.hidden(self.model),
-                self.model.output_weight,
-                self.model.output_bias,
-                batch.targets_N,
-                batch.weights_N,
-            )
+            table = (self.model.output_weight, self.model.output_bias)
+            hidden_ND = batch.hidden(self.model)
+            loss = self.output.loss(hidden_ND, *table, batch.targets_N, batch.weights_N)
+            if batch.labels is not None:
+                labels, weights_N = batch.labels, batch.weights_N
+                loss = loss + self.output.label_loss(hidden_ND, *table, labels, weights_N)
+            return loss

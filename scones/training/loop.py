@@ -43,7 +43,8 @@ from scones.model.folder import ModelFacts, ModelFolder, read_facts
 from scones.model.transformer import Transformer
 from scones.outputs import OutputLayer, output_layer
 from scones.processes import Processes, connected
-from scones.search.engine import SearchOptions, batches_by_length, search_corpus
+from scones.search.engine import search_corpus
+from scones.search.searcher import SearchOptions, batches_by_length
 from scones.text.store import ParallelTokens, TokenStore
 from scones.training.checkpoints import (
     Checkpoint,
@@ -59,14 +60,17 @@ from scones.training.data import (
     Position,
     Shard,
     make_batch,
+    model_for,
     training_batches,
 )
+from scones.training.labels import labelled
 from scones.training.log import Logger, Throughput
 from scones.training.optimizers import finite_step, learning_rate, make_optimizer
 from scones.training.options import Experiment, TrainOptions, check_data, check_run_config
 from scones.version import __version__
 
 _GO_ON = "The same command goes on from the last checkpoint, also with another number of processes."
+_LOG_SECONDS = 30  # the longest time between log lines, but for a single step that takes longer
 _PERSISTENT = 10  # steps in a row that are not finite, after which a run will not recover
 
 
@@ -80,6 +84,7 @@ def train(
         training = folder / "training"
         # What cannot be trained is refused before anything is on disk.
         check_data(experiment, store)
+        tokens = labelled(store, experiment.train)
         output_layer(experiment.output.to_config())  # registered, or nobody could open the model
         if len({*processes.all_gather((store.digest, str(experiment.fingerprint())))}) > 1:
             raise SconesError(
@@ -101,7 +106,7 @@ def train(
             training if processes.is_first else None, experiment.train.tensorboard, quiet
         )
         held.enter_context(closing(logger))
-        return _Run(experiment, store, folder, logger, model, processes).go()
+        return _Run(experiment, store, tokens, folder, logger, model, processes).go()
 
 
 def new_model(experiment: Experiment, store: TokenStore) -> Transformer:
@@ -119,12 +124,7 @@ def new_model(experiment: Experiment, store: TokenStore) -> Transformer:
 
 def start_from(path: Path, model: Transformer, store: TokenStore) -> None:
     """Give the model the weights of a model folder, which has to fit."""
-    start = ModelFolder.load(path)
-    if start.subwords != store.subwords.model:
-        raise SconesError(
-            f"{path} has another vocabulary than {store.path}; "
-            "prepare the store with --subwords and that model's subwords.model."
-        )
+    start = model_for(store, path)
     if differences := start.model.config.other_shape(model.config):
         sizes = ", ".join(differences)
         raise SconesError(f"{path} has other sizes: {sizes}; give the sizes of that model.")
@@ -218,6 +218,8 @@ def _make_steps(loss_module: LossModule, processes: Processes, options: TrainOpt
     if loss_module.packed or loss_module.model.device.type == "cuda":
         from scones.training.gpu import GpuSteps
 
+        if options.labels:  # their number changes from batch to batch, and no graph's may
+            options = dataclasses.replace(options, graphs="no")
         return GpuSteps(loss_module, processes, options)
     return CpuSteps(loss_module, processes, options)
 
@@ -228,6 +230,7 @@ class _Run:
 
     experiment: Experiment
     store: TokenStore
+    tokens: ParallelTokens
     folder: Path
     logger: Logger
     model: Transformer
@@ -248,6 +251,8 @@ class _Run:
             self.folder / "training" / "checkpoints", keep, self.logger.info
         )
         self.state = self._resume()
+        self.logged = self.state.seconds
+        """When the last log line was written; the same on all ranks, as the clock is."""
         # After resuming: DistributedDataParallel sends rank 0's weights to all when it is made.
         self.steps = _make_steps(LossModule(model, self.output, self.precision), processes, options)
         self.throughput = Throughput(self.store.split("train"), model, peak, self.state.tokens)
@@ -272,7 +277,7 @@ class _Run:
         options, state, steps = self.options, self.state, self.steps
         self.model.train()
         begin = time.monotonic() - state.seconds
-        batches = steps.batches(self.store.split("train"), state.position)
+        batches = steps.batches(self.tokens, state.position)
         with closing(batches), interruptible() as interrupted:
             while (reason := self._reason_to_stop()) is None:
                 # Forward and back over the batches of one step; the gradient is in the weights.
@@ -295,7 +300,8 @@ class _Run:
                 state.tokens += sum(batch.tokens for batch, _ in taken)
 
                 # Bookkeeping. What is logged or kept has to know of all steps: they are waited for.
-                logging = state.step % options.log_every == 0
+                waited = state.seconds - self.logged >= _LOG_SECONDS
+                logging = waited or state.step % options.log_every == 0
                 validating = state.step % options.validate_every == 0
                 saving = bool(stopping) or state.step % options.checkpoint_every == 0
                 if logging or validating or saving:
@@ -338,6 +344,7 @@ class _Run:
             )
 
     def _log(self) -> None:
+        self.logged = self.state.seconds
         values = self.throughput.read(self.state) | {
             "learning_rate": self.optimizer.param_groups[0]["lr"],
             "skipped": self.state.skipped,

@@ -36,6 +36,17 @@ class TrainOptions:
         "tokens", "average the loss over tokens, or over each sentence first (the paper's equation)"
     )
 
+    references: Literal["all"] | None = option(
+        None, "all: the other references of a source are right too", group="Labels"
+    )
+    negatives: float | None = option(
+        None,
+        "weight of known wrong tokens, of words dropped, doubled, swapped, …; α if unset",
+        above=0,
+        most=10**6,
+    )
+    mistakes: Path | None = option(None, "a model's mistakes, from scones mine, to tell of too")
+
     optimizer: Literal["lamb", "adamw"] = option(
         "lamb", "the optimiser; LAMB is the paper's", group="Optimiser"
     )
@@ -62,7 +73,7 @@ class TrainOptions:
     )
     average_last: int = option(0, "average this many last checkpoints at the end", least=0)
     checkpoint_every: int = option(1000, "steps between checkpoints", least=1)
-    log_every: int = option(50, "steps between log lines", least=1)
+    log_every: int = option(50, "most steps between log lines, a line every 30 s besides", least=1)
     tensorboard: bool = option(False, "write TensorBoard files too")
 
     start_from: Path | None = option(
@@ -84,6 +95,10 @@ class TrainOptions:
             problems.append("one of max_steps, max_minutes and patience must say when to stop")
         if self.cooldown and not self.has_budget:
             problems.append("cooldown needs max_steps or max_minutes")
+        if self.mistakes and self.negatives is None:
+            problems.append("mistakes needs negatives, their weight")
+        if self.labels and self.graphs == "yes":
+            problems.append("graphs cannot be had with references or negatives")
         if problems:
             raise SconesError(f"The training options do not fit: {'; '.join(problems)}.")
 
@@ -91,6 +106,11 @@ class TrainOptions:
     def has_budget(self) -> bool:
         """Whether steps or time are limited, so that training ends whatever the dev set says."""
         return self.max_steps is not None or self.max_minutes is not None
+
+    @property
+    def labels(self) -> bool:
+        """Whether anything is told beside the targets."""
+        return self.references is not None or self.negatives is not None
 
     def fingerprint(self) -> dict[str, Any]:
         """The options that a resumed run must share with its beginning."""
@@ -128,6 +148,8 @@ class Experiment:
 
 def check_data(experiment: Experiment, store: TokenStore) -> None:
     """Refuse a store that the experiment cannot be trained on."""
+    if experiment.train.labels:
+        experiment.output.check_labels()
     training = store.split("train")
     if len(training) == 0:
         raise SconesError(f"{store.path} has no training pairs; prepare it with more text.")

@@ -1,11 +1,6 @@
 """Tiny models of every class that can be converted, with random weights and lively logits."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import torch
-from torch import Tensor
 
 VOCABULARY = 40
 CLASSES = {
@@ -45,7 +40,7 @@ _IDS = {
 }
 
 
-def tiny(name: str, seed: int = 0) -> Any:
+def tiny(name, seed=0):
     """Make a model whose choices are neither all alike nor all certain, and that ends in time."""
     import transformers
 
@@ -64,7 +59,7 @@ def tiny(name: str, seed: int = 0) -> Any:
     return model
 
 
-def batch(lengths: list[int], model: Any, seed: int = 0) -> dict[str, Tensor]:
+def batch(lengths, model, seed=0):
     """Make sources of these lengths, padded."""
     generator = torch.Generator().manual_seed(seed)
     pad = model.config.pad_token_id
@@ -73,7 +68,7 @@ def batch(lengths: list[int], model: Any, seed: int = 0) -> dict[str, Tensor]:
     return {"input_ids": ids.masked_fill(~mask, pad), "attention_mask": mask.long()}
 
 
-def labelled(lengths: list[int], model: Any, seed: int = 0) -> dict[str, Tensor]:
+def labelled(lengths, model, seed=0):
     """Make sources and labels of these lengths."""
     sources = batch(lengths, model, seed)
     labels = batch(lengths, model, seed + 1)

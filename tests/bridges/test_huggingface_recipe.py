@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import runpy
 from pathlib import Path
@@ -13,9 +11,8 @@ from scones.text.store import TokenStore
 RECIPE = Path(__file__).parents[2] / "recipes" / "marian.py"
 
 
-def test_the_whole_experiment_runs(tiny_store: Path, tmp_path: Path) -> None:
+def test_the_whole_experiment_runs(tiny_store, tmp_path):
     texts = TokenStore.open(tiny_store).dev_texts
-    assert texts is not None
     for side, lines in zip(("de", "en"), texts, strict=True):
         (tmp_path / f"test.{side}").write_text("\n".join(lines[:2]) + "\n")
     program = Typer()

@@ -1,10 +1,7 @@
 """The loss for JAX is the loss for PyTorch, in value and gradient."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from typing import Any
 
 import numpy as np
 import pytest
@@ -28,19 +25,18 @@ TARGETS = RANDOM.integers(1, VOCABULARY, (3, 5))
 TARGETS[0, 3:] = TARGETS[2] = 0  # padding; a whole sentence of it too
 
 
-def ours(logits: np.ndarray, targets: np.ndarray, **options: Any) -> tuple[np.ndarray, np.ndarray]:
+def ours(logits, targets, **options):
     """Give the loss and the gradient of (the sum of) it by PyTorch, in float64."""
     leaf = torch.tensor(logits.astype(np.float64), requires_grad=True)
     loss = scones.scones_loss(leaf, torch.tensor(targets), **options)
     loss.sum().backward()
-    assert leaf.grad is not None
     return loss.detach().numpy(), leaf.grad.numpy()
 
 
-def theirs(logits: Any, targets: np.ndarray, **options: Any) -> tuple[np.ndarray, np.ndarray]:
+def theirs(logits, targets, **options):
     """Give the same by JAX, compiled."""
 
-    def total(values: Any) -> Any:
+    def total(values):
         loss = scones_loss(values, targets, **options)
         return loss.sum(), loss
 
@@ -48,14 +44,14 @@ def theirs(logits: Any, targets: np.ndarray, **options: Any) -> tuple[np.ndarray
     return np.asarray(loss, np.float64), np.asarray(gradient, np.float64)
 
 
-def assert_same(found: Any, expected: Any, tolerance: float = 1e-5) -> None:
+def assert_same(found, expected, tolerance=1e-05):
     """Compare within a tolerance relative to the largest value."""
     scale = max(1.0, float(np.abs(expected).max()))
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * scale)
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sentence_mean", "sum", "none"])
-def test_value_and_gradient_are_ours(reduction: Any) -> None:
+def test_value_and_gradient_are_ours(reduction):
     options = {"alpha": 0.2, "label_smoothing": 0.1, "reduction": reduction}
     for found, expected in zip(
         theirs(LOGITS, TARGETS, **options), ours(LOGITS, TARGETS, **options), strict=True
@@ -65,7 +61,7 @@ def test_value_and_gradient_are_ours(reduction: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["bfloat16", "float16"])
-def test_low_precision_is_computed_in_float32(kind: str) -> None:
+def test_low_precision_is_computed_in_float32(kind):
     low = jnp.asarray(LOGITS, kind)
     exact = np.asarray(low, np.float32)
     found, gradient = theirs(low, TARGETS, alpha=0.7)
@@ -83,9 +79,7 @@ def test_low_precision_is_computed_in_float32(kind: str) -> None:
     some.floats(0, 0.5),
     some.integers(-1, VOCABULARY - 1),
 )
-def test_any_logits_and_settings(
-    logits: np.ndarray, targets: np.ndarray, alpha: float, smoothing: float, ignored: int
-) -> None:
+def test_any_logits_and_settings(logits, targets, alpha, smoothing, ignored):
     options = {"alpha": alpha, "label_smoothing": smoothing, "ignore_index": ignored}
     expected, expected_gradient = ours(logits, targets, **options)
     found, gradient = _value_and_gradient(logits, targets, **options)
@@ -96,7 +90,7 @@ def test_any_logits_and_settings(
 _value_and_gradient = jax.jit(jax.value_and_grad(scones_loss))  # α, λ and all traced
 
 
-def test_the_gradient_is_exact_however_large_the_logit() -> None:
+def test_the_gradient_is_exact_however_large_the_logit():
     logits = np.array([-1e4, -100, -80, -30, -1, 0, 1, 30, 80, 100, 1e4], np.float32)
     rows = np.stack([np.zeros_like(logits), logits, logits], axis=-1)
     _, gradient = theirs(rows, np.ones(len(rows), int), alpha=0.5, reduction="sum")
@@ -108,7 +102,7 @@ def test_the_gradient_is_exact_however_large_the_logit() -> None:
     np.testing.assert_allclose(gradient[:, 2], 0.5 * chances, rtol=1e-6, atol=1e-38)
 
 
-def test_not_even_a_nan_passes_an_ignored_row() -> None:
+def test_not_even_a_nan_passes_an_ignored_row():
     spoilt = LOGITS.copy()
     spoilt[TARGETS == 0] = np.nan
     spoilt[2, 0] = np.inf
@@ -120,7 +114,7 @@ def test_not_even_a_nan_passes_an_ignored_row() -> None:
             np.testing.assert_array_equal(found, expected)
 
 
-def test_values_at_the_edge() -> None:
+def test_values_at_the_edge():
     for outside in (-100, VOCABULARY):
         losses = scones_loss(LOGITS[0, :2], np.array([1, outside]), reduction="none")
         assert list(np.isnan(losses)) == [False, True]
@@ -134,17 +128,7 @@ def test_values_at_the_edge() -> None:
     assert gradient[0, 2] == 0
 
 
-def test_vmap_and_second_derivatives() -> None:
-    batched = jax.jit(jax.vmap(lambda row, gold: scones_loss(row, gold, reduction="sum")))
-    one_by_one = ours(LOGITS, TARGETS, reduction="none")[0].sum(axis=-1)
-    assert_same(batched(LOGITS, TARGETS), one_by_one)
-    row = np.array([0.5, -1.0, 2.0], np.float32)
-    curvature = jax.jit(jax.hessian(lambda values: scones_loss(values, 1, alpha=0.5)))(row)
-    bell = 1 / (1 + np.exp(-row)) / (1 + np.exp(row))
-    assert_same(curvature, np.diag(bell * [0.5, 1, 0.5]), 1e-6)
-
-
-def test_the_bias_to_start_from_is_the_layers() -> None:
+def test_the_bias_to_start_from_is_the_layers():
     layer = output_layer({"layer": "scones", "alpha": 0.3, "label_smoothing": 0.1})
     bias = initial_bias(VOCABULARY, 0.3, 0.1)
     assert bias == layer.initial_bias(VOCABULARY)
@@ -152,9 +136,9 @@ def test_the_bias_to_start_from_is_the_layers() -> None:
     assert float(jax.jit(slope)(bias)) == pytest.approx(0, abs=1e-6)
 
 
-def test_mistakes_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mistakes_are_one_sentence(monkeypatch):
     with pytest.raises(SconesError, match="reduction='avg' is not known"):
-        scones_loss(LOGITS, TARGETS, reduction="avg")  # type: ignore[arg-type]
+        scones_loss(LOGITS, TARGETS, reduction="avg")
     with pytest.raises(SconesError, match=r"logits \(3, 5, 7\) and targets \(3, 1\) must have"):
         scones_loss(LOGITS, TARGETS[:, :1])
     with pytest.raises(SconesError, match="targets must be token ids, whole numbers, not float32"):
@@ -166,7 +150,7 @@ def test_mistakes_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
         scones_loss(LOGITS, TARGETS)
 
 
-def test_the_bridge_is_imported_without_jax_and_pytorch() -> None:
+def test_the_bridge_is_imported_without_jax_and_pytorch():
     program = "import sys, scones.bridges.jax; print({'jax', 'torch'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout == "set()\n", done.stderr

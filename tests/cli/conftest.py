@@ -1,26 +1,19 @@
 """Running the command line in this process."""
 
-from __future__ import annotations
-
 import sys
-from pathlib import Path
 
 import pytest
-from running import Done, Refused, Scones, assert_refusal, contents
+from running import Done, assert_refusal, contents
 
 from scones.cli import run
 
 
 @pytest.fixture
-def scones(
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Scones:
+def scones(capsys, monkeypatch, tmp_path_factory):
     """Run a command in this process; `stdin` is what it reads."""
     text = tmp_path_factory.mktemp("stdin") / "text"
 
-    def call(*arguments: object, stdin: str | bytes = b"") -> Done:
+    def call(*arguments, stdin=b""):
         text.write_bytes(stdin.encode() if isinstance(stdin, str) else stdin)
         capsys.readouterr()
         with text.open() as file:
@@ -32,10 +25,10 @@ def scones(
 
 
 @pytest.fixture
-def refused(scones: Scones, tmp_path: Path) -> Refused:
+def refused(scones, tmp_path):
     """Run a command that must refuse: one sentence, exit code 2, nothing changed in tmp_path."""
 
-    def check(*arguments: object, said: str, stdin: str | bytes = b"", answers: int = 0) -> None:
+    def check(*arguments, said, stdin=b"", answers=0):
         before = contents(tmp_path)
         done = scones(*arguments, stdin=stdin)
         assert_refusal(done, said)
@@ -46,7 +39,7 @@ def refused(scones: Scones, tmp_path: Path) -> Refused:
 
 
 @pytest.fixture
-def corpus(tmp_path: Path, tea_pairs: list[tuple[str, str]]) -> Path:
+def corpus(tmp_path, tea_pairs):
     """A folder with train.de and train.en."""
     for column, language in enumerate(("de", "en")):
         lines = "".join(f"{pair[column]}\n" for pair in tea_pairs[:150])
@@ -55,7 +48,7 @@ def corpus(tmp_path: Path, tea_pairs: list[tuple[str, str]]) -> Path:
 
 
 @pytest.fixture
-def tea(tmp_path: Path, scones: Scones) -> Path:
+def tea(tmp_path, scones):
     """A small cream-tea corpus as the command writes it."""
     sizes = ["--train", 6, "--dev", 5, "--test", 10]
     done = scones("creamtea", tmp_path / "tea", *sizes)

@@ -7,11 +7,9 @@ import re
 import resource
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
-from pathlib import Path
 
 import pytest
 
@@ -29,23 +27,21 @@ class Done:
     err: str
 
 
-Scones = Callable[..., Done]
-"""The fixture `scones`: runs a command."""
-Refused = Callable[..., None]
-"""The fixture `refused`: runs a command that must refuse."""
-
-
-def ended_well(words: list[str]) -> Done:
-    """Run a command in this process, where no test is there yet to catch what it says."""
-    out, err = StringIO(), StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        code = run(words)
-    assert code == 0, err.getvalue()
+def called(*words):
+    """Run a command in this process, where no fixture is there to catch what it says."""
+    with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
+        code = run([str(word) for word in words])
     return Done(code, out.getvalue(), err.getvalue())
 
 
+def ended_well(*words):
+    done = called(*words)
+    assert done.code == 0, done.err
+    return done
+
+
 @contextmanager
-def no_file_larger_than(size: int) -> Iterator[None]:
+def no_file_larger_than(size):
     """Let no file grow beyond so many bytes, as on a disk that is full."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     with pytest.MonkeyPatch.context() as patches:
@@ -58,10 +54,10 @@ def no_file_larger_than(size: int) -> Iterator[None]:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def in_a_process(*words: object, stdin: bytes, first: Callable[[], None] | None = None) -> Done:
+def in_a_process(*words, stdin, first=None, launcher=()):
     """Run a command in a process of its own, in which something else is done first."""
     process = subprocess.run(
-        [sys.executable, "-m", "scones", *map(str, words)],
+        [sys.executable, *launcher, "-m", "scones", *map(str, words)],
         input=stdin,
         capture_output=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
@@ -71,7 +67,7 @@ def in_a_process(*words: object, stdin: bytes, first: Callable[[], None] | None 
     return Done(process.returncode, process.stdout.decode(), process.stderr.decode())
 
 
-def assert_refusal(done: Done, said: str) -> None:
+def assert_refusal(done, said):
     """Check that a command ended with one clear sentence, progress before it aside."""
     assert done.code == 2, done
     *earlier, sentence = done.err.splitlines()
@@ -80,7 +76,7 @@ def assert_refusal(done: Done, said: str) -> None:
     assert re.search(said, sentence), sentence
 
 
-def contents(folder: Path) -> dict[str, bytes | None]:
+def contents(folder):
     """Give all that lies under a folder, hidden things included: bytes by name."""
     return {
         str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None

@@ -1,11 +1,8 @@
 """Standard streams that are closed or full, or pipes that nobody reads."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from functools import partial
-from pathlib import Path
 
 import pytest
 from running import in_a_process
@@ -26,11 +23,11 @@ COMMANDS = [
 ]
 
 
-def full(descriptor: int) -> None:
+def full(descriptor):
     os.dup2(os.open("/dev/full", os.O_WRONLY), descriptor)
 
 
-def unread(descriptor: int) -> None:
+def unread(descriptor):
     reader, writer = os.pipe()
     os.dup2(writer, descriptor)
     os.close(reader)
@@ -52,8 +49,8 @@ def unread(descriptor: int) -> None:
     "words", ["--help", TRAIN, *(pytest.param(words, marks=slow) for words in COMMANDS)]
 )
 def test_who_misses_a_stream_says_so_and_all_others_finish_their_work(
-    words: str, descriptor: int, breaking, said, corpus: Path, tiny_store, tiny_model, scones
-) -> None:
+    words, descriptor, breaking, said, corpus, tiny_store, tiny_model, scones
+):
     if "ibm3" in words:
         assert scones("ibm3", "fit", corpus / "ibm3", "--store", tiny_store).code == 0
     line = words.format(here=corpus, store=tiny_store, model=tiny_model)

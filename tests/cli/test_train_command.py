@@ -1,15 +1,11 @@
 """`scones tune`, and torchrun, whose processes together write what one would write."""
 
-from __future__ import annotations
-
 import json
-import os
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
-from running import Done, Scones, in_a_process
+from running import in_a_process
 
 from scones.model.folder import read_facts
 
@@ -17,9 +13,7 @@ TINY = ["--layers", 1, "--size", 32, "--heads", 2, "--feed-forward", 64, "--max-
 TINY += ["--max-steps", 2, "--validate-every", 1, "--dev-sentences", 4, "--device", "cpu"]
 
 
-def test_flags_win_over_a_recipe_and_name_settings_of_any_layer(
-    tiny_store: Path, tmp_path: Path, scones: Scones
-) -> None:
+def test_flags_win_over_a_recipe_and_name_settings_of_any_layer(tiny_store, tmp_path, scones):
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(
         "[output]\nalpha = 0.3\nlabel_smoothing = 0.2\n[train]\nseed = 7\nmax_steps = 99\n"
@@ -35,7 +29,7 @@ def test_flags_win_over_a_recipe_and_name_settings_of_any_layer(
     assert read_facts(tmp_path / "other").output["label_smoothing"] == 0.2
 
 
-def test_tune_trains_once_for_each_alpha(tiny_store: Path, tmp_path: Path, scones: Scones) -> None:
+def test_tune_trains_once_for_each_alpha(tiny_store, tmp_path, scones):
     alphas = ["--alpha", 0.5, "--alpha", 0.2, "--alpha", 0.5]
     words = ["tune", tiny_store, tmp_path / "sweep", *alphas, *TINY, "--json"]
     done = scones(*words)
@@ -53,21 +47,12 @@ def test_tune_trains_once_for_each_alpha(tiny_store: Path, tmp_path: Path, scone
     assert [log.read_text() for log in logs] == before  # nothing was trained again
 
 
-TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "scones"]
-
-
-def by_two(*words: str | Path, stdin: str) -> Done:
-    done = subprocess.run(
-        [sys.executable, *TORCHRUN, *map(str, words)],
-        input=stdin.encode(),
-        capture_output=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+by_two = partial(in_a_process, launcher=TORCHRUN)
 
 
 @pytest.fixture(scope="module")
-def text(tea_pairs: list[tuple[str, str]]) -> str:
+def text(tea_pairs):
     """2,000 lines of all lengths, some of them empty."""
     sources = [source for source, _ in tea_pairs]
     lines = [" ".join(sources[i % 97 : i % 97 + i % 3]) for i in range(2000)]
@@ -76,18 +61,18 @@ def text(tea_pairs: list[tuple[str, str]]) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flags", [[], ["--search", "beam", "--beam-size", "2"]])
-def test_two_processes_write_what_one_writes(flags, tiny_model: Path, text: str) -> None:
+def test_two_processes_write_what_one_writes(flags, tiny_model, text):
     text = text if not flags else "".join(text.splitlines(keepends=True)[:100])
     one = in_a_process("translate", tiny_model, *flags, stdin=text.encode())
-    two = by_two("translate", tiny_model, *flags, "--chunk", "300", stdin=text)
+    two = by_two("translate", tiny_model, *flags, "--chunk", "300", stdin=text.encode())
     assert one.code == two.code == 0, two.err
     assert two.out == one.out
     assert two.out.count("\n") == text.count("\n")
 
 
 @pytest.mark.slow
-def test_a_mistake_ends_all_processes_with_one_sentence(tiny_model: Path) -> None:
-    done = by_two("translate", tiny_model, stdin="Tee\n" + "Tee " * 10_000 + "\nTee\n")
+def test_a_mistake_ends_all_processes_with_one_sentence(tiny_model):
+    done = by_two("translate", tiny_model, stdin=b"Tee\n" + b"Tee " * 10_000 + b"\nTee\n")
     assert done.code != 0
     assert done.out.count("\n") == 1
     assert done.err.count("scones: Sentence 2 has 1") == 1

@@ -1,35 +1,31 @@
 """`scones translate` and `scones score` as a user meets them."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from running import Done, Scones
+from running import Done
 
 from scones.model.folder import ModelFolder
-from scones.translator import Translator, load
+from scones.translator import load
 
 
 @pytest.fixture
-def sentences(tea_pairs: list[tuple[str, str]]) -> list[str]:
+def sentences(tea_pairs):
     return [source for source, _ in tea_pairs[:12]]
 
 
 @pytest.fixture(scope="module")
-def translator(tiny_model: Path) -> Translator:
+def translator(tiny_model):
     return load(tiny_model, "cpu")
 
 
-def lines_of(texts: list[str]) -> str:
+def lines_of(texts):
     return "".join(f"{text}\n" for text in texts)
 
 
@@ -37,23 +33,22 @@ def lines_of(texts: list[str]) -> str:
 
 
 def test_answers_come_in_order_and_an_empty_line_stays_empty(
-    tiny_model: Path, scones: Scones, translator: Translator, sentences: list[str]
-) -> None:
+    tiny_model, scones, translator, sentences
+):
     texts = [sentences[0], "", *sentences[1:], "   "]
     done = scones("translate", tiny_model, "--max-tokens", 100, "--chunk", 7, stdin=lines_of(texts))
     found = [best.text for (best,) in translator.translate(texts)]
     assert done == Done(0, lines_of(found), "")
+    long = lines_of([sentences[0], "Tee " * 200, sentences[1]])
+    done = scones("translate", tiny_model, "--too-long", "skip", stdin=long)
+    assert done.out == lines_of([found[0], "", found[2]])
     assert scones("translate", tiny_model) == Done(0, "", "")  # nothing in, nothing out
 
 
 @pytest.mark.parametrize("options", [{}, {"search": "beam", "n_best": 3}])
 def test_json_holds_every_token_with_its_probability(
-    tiny_model: Path,
-    scones: Scones,
-    translator: Translator,
-    sentences: list[str],
-    options: dict[str, Any],
-) -> None:
+    tiny_model, scones, translator, sentences, options
+):
     texts = [*sentences, ""]
     flags = ["--search", "beam", "--n-best", 3] if options else []
     done = scones("translate", tiny_model, "--json", *flags, stdin=lines_of(texts))
@@ -75,9 +70,7 @@ def test_json_holds_every_token_with_its_probability(
                 assert (found["log_prob"], found["probability"]) == (None, None)
 
 
-def test_exact_search_says_what_it_proved(
-    tiny_model: Path, scones: Scones, sentences: list[str]
-) -> None:
+def test_exact_search_says_what_it_proved(tiny_model, scones, sentences):
     texts = [sentences[0], "", *sentences[1:4]]
     flags = ("--search", "exact", "--max-states", 50, "--json")
     done = scones("translate", tiny_model, *flags, stdin=lines_of(texts))
@@ -90,12 +83,10 @@ def test_exact_search_says_what_it_proved(
         assert one["lattice"]["translations"] == len(one["translations"])
 
 
-def test_several_translations_are_a_table(
-    tiny_model: Path, scones: Scones, sentences: list[str]
-) -> None:
+def test_several_translations_are_a_table(tiny_model, scones, sentences):
     """Of the number of the sentence, the log-probability and the text."""
 
-    def rows_of(*flags: object) -> list[list[str]]:
+    def rows_of(*flags):
         done = scones("translate", tiny_model, *flags, stdin=lines_of(["", *sentences[:3]]))
         assert (done.code, done.err) == (0, "")
         rows = [line.split("\t") for line in done.out.splitlines()]
@@ -112,9 +103,7 @@ def test_several_translations_are_a_table(
     assert all(float(row[1]) >= math.log(1e-30) for row in probable if row[2])
 
 
-def test_a_translation_with_a_line_end_stays_one_line(
-    tiny_model: Path, tmp_path: Path, scones: Scones
-) -> None:
+def test_a_translation_with_a_line_end_stays_one_line(tiny_model, tmp_path, scones):
 
     folder = ModelFolder.load(tiny_model)
     with torch.no_grad():
@@ -124,7 +113,7 @@ def test_a_translation_with_a_line_end_stays_one_line(
     assert done.out.count("\n") == 2
 
 
-def start(model: Path) -> subprocess.Popen[bytes]:
+def start(model):
     return subprocess.Popen(
         [sys.executable, "-m", "scones", "translate", str(model)],
         stdin=subprocess.PIPE,
@@ -136,35 +125,24 @@ def start(model: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def say(process: subprocess.Popen[bytes], line: bytes) -> bytes:
+def say(process, line):
     """Write a line and wait for its answer, with the input still open."""
-    assert process.stdin is not None
-    assert process.stdout is not None
     process.stdin.write(line + b"\n")
     process.stdin.flush()
     return process.stdout.readline()
 
 
-def test_each_line_is_answered_while_the_input_is_open_until_ctrl_c(
-    tiny_model: Path, scones: Scones, sentences: list[str]
-) -> None:
+def test_each_line_is_answered_while_the_input_is_open_until_ctrl_c(tiny_model, scones, sentences):
     expected = scones("translate", tiny_model, stdin=lines_of(sentences[:3])).out.splitlines()
     with start(tiny_model) as process:
         for text, answer in zip(sentences[:3], expected, strict=True):
             assert say(process, text.encode()).decode() == f"{answer}\n"
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=20) == 130
-        assert process.stderr is not None
         assert process.stderr.read() == b""
 
 
-def test_scores_are_those_of_the_translator(
-    tiny_model: Path,
-    tmp_path: Path,
-    scones: Scones,
-    translator: Translator,
-    tea_pairs: list[tuple[str, str]],
-) -> None:
+def test_scores_are_those_of_the_translator(tiny_model, tmp_path, scones, translator, tea_pairs):
     pairs = tea_pairs[:5]
     (tmp_path / "de").write_text(lines_of([source for source, _ in pairs]))
     (tmp_path / "en").write_text(lines_of([target for _, target in pairs]))

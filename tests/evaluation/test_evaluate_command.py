@@ -93,8 +93,6 @@ def test_an_equals_sign_in_an_existing_file_name_is_no_system_name(folder, tmp_p
         (["good.txt", "./good.txt"], "Two systems are called 'good.txt'; .*NAME=FILE"),
         (["missing.txt"], "missing.txt does not exist"),
         (["good.txt", "-m", "bluer"], "'bluer' is unknown"),
-        (["good.txt", "-m", "bleurt"], "--bleurt-checkpoint"),
-        (["good.txt", "bad.txt", "--resamples", "1"], "1 resamples are too few"),
     ],
 )
 def test_mistakes_are_one_sentence(folder, tmp_path, arguments, sentence):

@@ -11,8 +11,6 @@ findings; what was mended is kept in corpus.jsonl.
 
 # ruff: noqa: T201
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -24,12 +22,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from tests.cli.running import contents
 from tests.fuzz.changes import apply, draw
@@ -39,15 +35,13 @@ from tests.fuzz.kills import killed
 SECONDS = 10
 UNCHANGED = ("flags", "nothing")
 CORPUS = Path(__file__).with_name("corpus.jsonl")
-Case = dict[str, Any]
-"""A command, the kind of folder that it is given, and what is done to that: a change, or flags."""
 
 _OUTPUT = ("out", "stdin", "stdout", "stderr")
 _WORDS = ["", "-1", "0", "1", "2", "0.5", "1e308", "nan", "-inf", "2147483648", "9" * 18, "a=b"]
 _WORDS += ["\udcff", "\x1b[2J", "ä", "x" * 5000, "{it}", "{it}/none", "{out}/other", "{neighbour}"]
 
 
-def draw_case(random: Random, kind: str, valid: Path) -> Case:
+def draw_case(random, kind, valid):
     """A command on a folder of this kind with one thing wrong, or on a valid one with odd flags."""
     if kind != "flags":
         command = random.choice(COMMANDS["fuzz"][kind])
@@ -60,7 +54,7 @@ def draw_case(random: Random, kind: str, valid: Path) -> Case:
     return {"kind": kind, "command": command, "do": "flags" if flags else "nothing"}
 
 
-def _odd_flag(random: Random, name: str, inner: str) -> list[str]:
+def _odd_flag(random, name, inner):
     from scones.cli.commands import Commands
 
     command = Commands()[name].commands[inner] if name == "ibm3" else Commands()[name]
@@ -72,7 +66,7 @@ def _odd_flag(random: Random, name: str, inner: str) -> list[str]:
     return [spelled] if getattr(flag, "is_flag", False) else [spelled, value]
 
 
-def run_case(case: Case, place: Path, valid: Path) -> tuple[str | None, str]:
+def run_case(case, place, valid):
     """Run a case in folders below `place`; gives what is wrong with how it ended, and its words."""
     shutil.rmtree(place, ignore_errors=True)
     places = {name: place / name for name in ("it", "out", "neighbour")}
@@ -98,7 +92,7 @@ def run_case(case: Case, place: Path, valid: Path) -> tuple[str | None, str]:
     return problem, f"exit code {code}\n{err[-1000:]}"
 
 
-def _not_output(case: Case, place: Path, valid: Path) -> dict[str, Any]:
+def _not_output(case, place, valid):
     """All that the command of a case must leave alone: what it holds, and modes."""
     writes = "{own}" in case["command"] or case["command"].count("{it}") > 2
     free = (*_OUTPUT, "it") if writes else _OUTPUT
@@ -107,7 +101,7 @@ def _not_output(case: Case, place: Path, valid: Path) -> dict[str, Any]:
     return found | modes | {f"valid/{name}": held for name, held in contents(valid).items()}
 
 
-def _problem(do: str, code: int, late: bool, out: str, err: str) -> str | None:
+def _problem(do, code, late, out, err):
     *_, last = err.splitlines() or [""]
     if "Traceback (most recent call last)" in err:
         frames = re.findall(r'File "[^"]*/(scones/[^"]+)", line \d+, in (\w+)', err)
@@ -125,7 +119,7 @@ def _problem(do: str, code: int, late: bool, out: str, err: str) -> str | None:
     return f"refuses what is valid: {last}" if do == "nothing" and code else None
 
 
-def cases(share: int, given: argparse.Namespace, valid: Path) -> Iterator[Case]:
+def cases(share, given, valid):
     """One process's share of the kept cases, then new ones until the time is up."""
     lines = [given.repeat] if given.repeat else CORPUS.read_text().splitlines()
     yield from map(json.loads, lines[share :: given.processes])
@@ -134,7 +128,7 @@ def cases(share: int, given: argparse.Namespace, valid: Path) -> Iterator[Case]:
         yield draw_case(random, random.choice([*COMMANDS["fuzz"], "flags"]), valid)
 
 
-def work(share: int, given: argparse.Namespace, valid: Path) -> tuple[Counter[str], Counter[str]]:
+def work(share, given, valid):
     """Run cases; gives how many of each kind, and how many of each problem. New ones are shown."""
     run, found = Counter[str](), Counter[str]()
     for case in cases(share, given, valid):
@@ -146,7 +140,7 @@ def work(share: int, given: argparse.Namespace, valid: Path) -> tuple[Counter[st
     return run, found
 
 
-def main() -> int:
+def main():
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
     parser.add_argument("--minutes", type=float, default=0.0, help="0: the kept cases alone")
     parser.add_argument("--processes", type=int, default=1)

@@ -10,28 +10,21 @@ A change is a JSON object that names a file and says what to do to it:
     beside              a file called `name` beside it
 """
 
-from __future__ import annotations
-
 import json
 import os
-from collections.abc import Iterator
 from functools import reduce
 from operator import getitem
 from pathlib import Path
-from random import Random
-from typing import Any
-
-Change = dict[str, Any]
 
 _NESTED = "nested deeply"
-_VALUES: list[Any] = [None, True, 0, -1, 1, 2**31, 2**63, 10**30, 1e308, 0.5, float("nan")]
+_VALUES = [None, True, 0, -1, 1, 2**31, 2**63, 10**30, 1e308, 0.5, float("nan")]
 _VALUES += [float("inf"), "", "x", "\ud800", "\x1b[2J\x07", "a\nb", "\0", "x" * 70_000, _NESTED]
 _VALUES += ["../neighbour/thesis.txt", [], {}, [[]], {"x": 1}, [None], ["x", 1]]
 _BYTES = ["", "00", "ff", "0a", "7b", "22", "2d31", "393939", "1b5b324a", "ffffffffffffff7f"]
 _NAMES = ["../step-00000060.bak", "step-00000060", ".hidden", "x\x1b[2J\ny", "\udcff", "x.json"]
 
 
-def _parts(file: Path) -> tuple[bytes, Any, bytes]:
+def _parts(file):
     """What a file holds that has keys, and what stands before and behind it."""
     content = file.read_bytes()
     if file.suffix == ".jsonl":
@@ -44,7 +37,7 @@ def _parts(file: Path) -> tuple[bytes, Any, bytes]:
         return b"", None, b""
 
 
-def _paths(document: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def _paths(document, path=()):
     if path:
         yield path
     if isinstance(document, dict | list):
@@ -52,11 +45,11 @@ def _paths(document: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...
             yield from _paths(document[key], (*path, key))
 
 
-def draw(random: Random, folder: Path, command: str) -> Change:
+def draw(random, folder, command):
     """Draw a change of a file in a folder: of one that the command names, if it names any."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     file = random.choice([path for path in files if path.name in command] or files)
-    change: Change = {"file": str(file.relative_to(folder))}
+    change = {"file": str(file.relative_to(folder))}
     paths = list(_paths(_parts(file)[1]))
     size, sort = file.stat().st_size, random.random()
     if paths and sort < 0.1:
@@ -77,7 +70,7 @@ def draw(random: Random, folder: Path, command: str) -> Change:
     return change | {"do": what} | ({"name": random.choice(_NAMES)} if what == "beside" else {})
 
 
-def apply(change: Change, folder: Path) -> None:
+def apply(change, folder):
     """Make a folder's file wrong."""
     file, what = folder / change["file"], change["do"]
     content, half = file.read_bytes(), file.stat().st_size // 2

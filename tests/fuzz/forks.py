@@ -1,7 +1,5 @@
 """Commands in forks of a process that has imported everything: fractions of a second each."""
 
-from __future__ import annotations
-
 import os
 import resource
 import shlex
@@ -11,22 +9,21 @@ import tomllib
 from contextlib import redirect_stdout, suppress
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 os.environ |= {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "SCONES_COMMIT": "none"}
 
-FORKS: Any = get_context("fork")
+FORKS = get_context("fork")
 MEMORY = 4 * 2**30
 TEXT = "Guten Morgen.\n\nIch möchte Tee.\n"
-COMMANDS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("commands.toml").read_text())
+COMMANDS = tomllib.loads(Path(__file__).with_name("commands.toml").read_text())
 
 
-def words_of(command: str, **places: Path) -> list[str]:
+def words_of(command, **places):
     """Take a command apart, with frequent words and places put into it."""
     return shlex.split(command.format(**COMMANDS["words"], **places).format(**places))
 
 
-def make(place: Path) -> Path:
+def make(place):
     """Make valid folders of every kind; gives the folder that holds them."""
     from scones.cli import run
 
@@ -40,7 +37,7 @@ def make(place: Path) -> Path:
     return valid
 
 
-def run_in_a_fork(words: list[str], place: Path, seconds: float, *numbers: int) -> tuple[int, bool]:
+def run_in_a_fork(words, place, seconds, *numbers):
     """Run a command, its output in `place`; gives its exit code, and whether it was late.
 
     It and its children are sent these signals, one after each so many seconds.
@@ -59,7 +56,7 @@ def run_in_a_fork(words: list[str], place: Path, seconds: float, *numbers: int) 
     return child.exitcode, late
 
 
-def _be_scones(words: list[str], place: Path) -> None:
+def _be_scones(words, place):
     from scones.cli import main
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -70,5 +67,5 @@ def _be_scones(words: list[str], place: Path) -> None:
         flags = os.O_RDWR | os.O_CREAT | (os.O_TRUNC if number else 0)
         os.dup2(os.open(place / name, flags), number)
     sys.stdin, sys.argv = open(0), ["scones", *words]  # noqa: SIM115
-    sys.stdout.reconfigure(encoding="utf-8", errors="strict")  # type: ignore[union-attr]
+    sys.stdout.reconfigure(encoding="utf-8", errors="strict")
     main()

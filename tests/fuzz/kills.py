@@ -4,16 +4,10 @@ Started again, each must end with the bytes of a run that nothing happened to, a
 in its folder or beside it. What was finished before it was killed may be refused, as it exists.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import signal
 import time
-from collections.abc import Iterator
-from pathlib import Path
-from random import Random
-from typing import Any
 
 from tests.cli.running import contents
 from tests.fuzz.forks import COMMANDS, run_in_a_fork, words_of
@@ -26,7 +20,7 @@ NOT_COMPARED = re.compile(
 )
 
 
-def killed(kills: int, random: Random, valid: Path) -> Iterator[str | None]:
+def killed(kills, random, valid):
     """Kill commands so many times; gives what was wrong each time, if anything."""
     place, straight, done = valid.with_name("place"), {}, 0
     while done < kills:
@@ -46,9 +40,7 @@ def killed(kills: int, random: Random, valid: Path) -> Iterator[str | None]:
         shutil.rmtree(place)
 
 
-def _run(
-    command: str, place: Path, valid: Path, seconds: float = 600
-) -> tuple[dict[str, Any], float]:
+def _run(command, place, valid, seconds=600):
     """Run a command, or kill it after so many seconds; gives all that is left, and its seconds."""
     (place / "out").mkdir(parents=True, exist_ok=True)
     begin, words = time.monotonic(), words_of(command, valid=valid, out=place / "out")

@@ -1,7 +1,5 @@
 """Folders with one thing wrong, odd flags, commands that are killed: see the program itself."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +10,7 @@ import pytest
 @pytest.mark.parametrize(
     "flags", ["--minutes 0.1 --seed 1", pytest.param("--kills 50", marks=pytest.mark.slow)]
 )
-def test_nothing_breaks_a_command_but_for_a_sentence(flags: str) -> None:
+def test_nothing_breaks_a_command_but_for_a_sentence(flags):
     command = [sys.executable, "-m", "tests.fuzz", *flags.split()]
     root = Path(__file__).parents[2]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True)

@@ -1,15 +1,13 @@
 """What can only be seen on a GPU; skipped where there is none."""
 
-from pathlib import Path
-
 import pytest
 import torch
 
 from scones.model.config import ModelConfig, ModelOptions
 from scones.model.transformer import Transformer
-from scones.outputs import OutputLayer
 from scones.outputs.fused import fused_scones_loss
-from scones.outputs.scones import Scones, scones_loss
+from scones.outputs.loss import scones_loss
+from scones.outputs.scones import Scones
 from scones.outputs.softmax import Softmax
 from scones.search.beam import beam_search
 from scones.search.greedy import greedy_search
@@ -27,7 +25,7 @@ LAYERS = [Softmax(), Scones()]
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_loss_and_its_gradient_are_right_on_the_gpu(smoothing: float) -> None:
+def test_the_loss_and_its_gradient_are_right_on_the_gpu(smoothing):
     torch.manual_seed(1)
     logits = (200 * torch.rand(64, 1000, device="cuda") - 100).requires_grad_()
     targets = torch.randint(0, 1000, (64,), device="cuda")
@@ -41,7 +39,7 @@ def test_the_loss_and_its_gradient_are_right_on_the_gpu(smoothing: float) -> Non
     assert error < 1e-5
 
 
-def test_the_fused_loss_in_bf16_is_near_float64() -> None:
+def test_the_fused_loss_in_bf16_is_near_float64():
     torch.manual_seed(2)
     hidden = torch.randn(512, 128, device="cuda", requires_grad=True)
     weight = (torch.randn(3000, 128, device="cuda") * 0.1).requires_grad_()
@@ -59,7 +57,7 @@ def test_the_fused_loss_in_bf16_is_near_float64() -> None:
 
 
 @pytest.mark.parametrize("output", LAYERS, ids=lambda output: output.name)
-def test_search_on_the_gpu_gives_the_cpus_tokens(output: OutputLayer) -> None:
+def test_search_on_the_gpu_gives_the_cpus_tokens(output):
     torch.manual_seed(3)
     model = Transformer(ModelConfig(60, 2, 2, 64, 4, 128, 0.0, 0.0, max_length=64)).eval()
     with torch.no_grad():
@@ -80,7 +78,7 @@ def test_search_on_the_gpu_gives_the_cpus_tokens(output: OutputLayer) -> None:
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def store(tmp_path_factory):
     pairs, dev, _ = splits(400, 20, 1, seed=1)
     subwords = Subwords.train([text for pair in pairs for text in pair], pieces=350)
     folder = tmp_path_factory.mktemp("store")
@@ -96,12 +94,10 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("output", LAYERS, ids=lambda output: output.name)
-def test_training_in_bf16_learns_and_resumes(
-    output: OutputLayer, store: Path, tmp_path: Path
-) -> None:
+def test_training_in_bf16_learns_and_resumes(output, store, tmp_path):
     from safetensors.torch import load_file
 
-    def run(folder: str, steps: int) -> None:
+    def run(folder, steps):
         options = TrainOptions(
             max_steps=steps,
             max_tokens=1024,

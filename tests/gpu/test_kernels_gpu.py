@@ -3,31 +3,26 @@
 What they do in small, `tests/kernels` checks, on whatever device there is.
 """
 
-from __future__ import annotations
-
 import random
-from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 
 import pytest
 import torch
 from packed_batches import training_batches
-from torch import Tensor
 
 from scones.model.config import ModelConfig
 from scones.model.transformer import Transformer
-from scones.outputs import OutputLayer
 from scones.outputs.fused import fused_cross_entropy, fused_scones_loss
 from scones.outputs.scones import Scones
 from scones.outputs.softmax import Softmax
 from scones.search.beam import beam_search
-from scones.search.engine import SearchOptions, length_limit, padded
-from scones.search.greedy import Hypothesis, greedy_search
+from scones.search.engine import padded
+from scones.search.greedy import greedy_search
+from scones.search.searcher import SearchOptions, length_limit
 from scones.text import END, PAD
 from scones.text.store import TokenStore
-from scones.training.data import Batch, Position
 from scones.training.data import LossModule as Objective
+from scones.training.data import Position
 from scones.training.gpu import PackedBatch, Replays
 from scones.training.optimizers import finite_step, make_optimizer
 from scones.training.options import TrainOptions
@@ -38,11 +33,11 @@ pytestmark = [
 ]
 PRECISIONS = [torch.bfloat16, torch.float32]
 each_precision = pytest.mark.parametrize("precision", PRECISIONS, ids=["bf16", "fp32"])
-LAYERS: list[OutputLayer] = [Scones(), Softmax()]
+LAYERS = [Scones(), Softmax()]
 each_layer = pytest.mark.parametrize("output", LAYERS, ids=lambda output: output.name)
 
 
-def apart(found: Tensor, exact: Tensor) -> float:
+def apart(found, exact):
     """The relative norm of the difference."""
     return float(((found.double() - exact).norm() / exact.norm()).detach())
 
@@ -50,9 +45,7 @@ def apart(found: Tensor, exact: Tensor) -> float:
 # The output layer.
 
 
-def head_inputs(
-    tokens: int, size: int, vocabulary: int, precision: torch.dtype
-) -> tuple[list[Tensor], Tensor]:
+def head_inputs(tokens, size, vocabulary, precision):
     hidden = torch.randn(tokens, size, device="cuda")
     weight = torch.randn(vocabulary, size, device="cuda") * size**-0.5
     bias = torch.randn(vocabulary, device="cuda") - 9
@@ -65,9 +58,7 @@ def head_inputs(
 @each_layer
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize(("tokens", "vocabulary"), [(4096, 32_000), (1001, 8191), (500, 256_000)])
-def test_the_output_layer_is_near_float64(
-    precision: torch.dtype, output: OutputLayer, smoothing: float, tokens: int, vocabulary: int
-) -> None:
+def test_the_output_layer_is_near_float64(precision, output, smoothing, tokens, vocabulary):
     torch.manual_seed(tokens)
     inputs, targets = head_inputs(tokens, 512, vocabulary, precision)
     targets[torch.rand(tokens, device="cuda") < 0.1] = PAD
@@ -80,13 +71,11 @@ def test_the_output_layer_is_near_float64(
     exact.backward()
     assert loss.item() == pytest.approx(exact.item(), rel=1e-4)
     for have, want in zip(inputs, exactly, strict=True):
-        assert have.grad is not None
-        assert want.grad is not None
         assert apart(have.grad, want.grad) < (1e-2 if precision == torch.bfloat16 else 1e-4)
 
 
 @each_layer
-def test_weights_count_as_they_should(output: OutputLayer) -> None:
+def test_weights_count_as_they_should(output):
     torch.manual_seed(1)
     inputs, targets = head_inputs(3000, 512, 32_000, torch.bfloat16)
     weights = torch.rand(3000, device="cuda")
@@ -100,7 +89,7 @@ def test_weights_count_as_they_should(output: OutputLayer) -> None:
 
 
 @pytest.fixture
-def _streams() -> None:
+def _streams():
     from scones.kernels import head
 
     if not head._streams(torch.device("cuda")):
@@ -114,13 +103,8 @@ def _streams() -> None:
     [(1, 2, 0.0, False), (127, 300, 0.1, True), (2049, 8191, 0.0, True), (9000, 5008, 0.1, False)],
 )
 def test_streamed_gradients_are_near_float64(
-    size: int,
-    tokens: int,
-    vocabulary: int,
-    smoothing: float,
-    weighted: bool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    size, tokens, vocabulary, smoothing, weighted, monkeypatch
+):
     from scones.kernels import IGNORED, head
     from scones.kernels.head import SconesTurn
     from scones.outputs import fused
@@ -146,11 +130,11 @@ def test_streamed_gradients_are_near_float64(
 
 
 @pytest.mark.usefixtures("_streams")
-def test_streamed_gradients_come_out_the_same_from_a_graph() -> None:
+def test_streamed_gradients_come_out_the_same_from_a_graph():
     torch.manual_seed(2)
     inputs, targets = head_inputs(3000, 512, 8000, torch.bfloat16)
 
-    def gradients() -> tuple[Tensor, ...]:
+    def gradients():
         loss = fused_scones_loss(*inputs, targets)
         return (loss.detach(), *torch.autograd.grad(loss, inputs))
 
@@ -173,7 +157,7 @@ def test_streamed_gradients_come_out_the_same_from_a_graph() -> None:
 
 
 @pytest.mark.parametrize("tokens", [16_384, 65_536])
-def test_the_memory_of_the_output_layer(tokens: int) -> None:
+def test_the_memory_of_the_output_layer(tokens):
     inputs, targets = head_inputs(tokens, 512, 32_000, torch.bfloat16)
     fused_scones_loss(*inputs, targets).backward()  # kernels are compiled and libraries opened
     for tensor in inputs:
@@ -194,7 +178,7 @@ def test_the_memory_of_the_output_layer(tokens: int) -> None:
 @each_precision
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("longest", [30, 64, 250])
-def test_attention_is_near_float64(precision: torch.dtype, causal: bool, longest: int) -> None:
+def test_attention_is_near_float64(precision, causal, longest):
     from scones.kernels.attention import attend_across, attend_within
 
     torch.manual_seed(longest)
@@ -235,7 +219,7 @@ def test_attention_is_near_float64(precision: torch.dtype, causal: bool, longest
 
 @each_precision
 @pytest.mark.parametrize("rate", [0.0, 0.1])
-def test_residual_dropout_and_norm_are_near_float64(precision: torch.dtype, rate: float) -> None:
+def test_residual_dropout_and_norm_are_near_float64(precision, rate):
     from hashed_dropout import hashed_dropout
 
     from scones.kernels.norm import add_and_norm
@@ -264,7 +248,7 @@ def test_residual_dropout_and_norm_are_near_float64(precision: torch.dtype, rate
 
 
 @pytest.fixture(scope="module")
-def model() -> Transformer:
+def model():
     config = ModelConfig(2000, 3, 3, 256, 4, 512, 0.0, 0.0, tied_embeddings=False, max_length=256)
     torch.manual_seed(3)
     model = Transformer(config).eval()
@@ -278,12 +262,12 @@ def model() -> Transformer:
 
 
 @pytest.fixture(scope="module")
-def sources() -> list[list[int]]:
+def sources():
     chance = random.Random(4)
     return [[chance.randrange(3, 2000) for _ in range(chance.randrange(0, 60))] for _ in range(150)]
 
 
-def check_same(found: list[list[Hypothesis]], wanted: list[list[Hypothesis]]) -> None:
+def check_same(found, wanted):
     """Line by line the same, but for a hundredth where two tokens are equally good in float32."""
     assert len(found) == len(wanted)
     different = 0
@@ -297,15 +281,13 @@ def check_same(found: list[list[Hypothesis]], wanted: list[list[Hypothesis]]) ->
     assert different <= len(wanted) / 100
 
 
-def limits_of(model: Transformer, sources: list[list[int]]) -> Tensor:
+def limits_of(model, sources):
     limits = [length_limit(len(source) + 1, model.config.max_length) for source in sources]
     return torch.tensor(limits, device="cuda")
 
 
 @each_layer
-def test_greedy_search_in_slots_is_greedy_search(
-    model: Transformer, sources: list[list[int]], output: OutputLayer
-) -> None:
+def test_greedy_search_in_slots_is_greedy_search(model, sources, output):
     from scones.search.gpu import slot_searcher
 
     searcher = slot_searcher(model, output, torch.float32)
@@ -321,9 +303,7 @@ def test_greedy_search_in_slots_is_greedy_search(
 
 @each_layer
 @pytest.mark.parametrize("penalty", [0.0, 1.0])
-def test_beam_search_in_slots_is_beam_search(
-    model: Transformer, sources: list[list[int]], output: OutputLayer, penalty: float
-) -> None:
+def test_beam_search_in_slots_is_beam_search(model, sources, output, penalty):
     from scones.search.gpu import slot_searcher
 
     searcher = slot_searcher(model, output, torch.float32)
@@ -334,9 +314,7 @@ def test_beam_search_in_slots_is_beam_search(
     assert searcher.search(sources, options) == found
 
 
-def test_in_bf16_the_scores_of_given_tokens_stay_near(
-    model: Transformer, sources: list[list[int]]
-) -> None:
+def test_in_bf16_the_scores_of_given_tokens_stay_near(model, sources):
     from scones.search.gpu import slot_searcher
 
     options = SearchOptions()
@@ -358,19 +336,19 @@ def test_in_bf16_the_scores_of_given_tokens_stay_near(
 
 
 @pytest.fixture(scope="module")
-def some_batches(tiny_store: Path) -> dict[bool, list[Batch]]:
+def some_batches(tiny_store):
     """The same thirty batches without padding and with it."""
     tokens = TokenStore.open(tiny_store).split("train")
     device = torch.device("cuda")
 
-    def batches(packed: bool) -> Iterator[Batch]:
+    def batches(packed):
         endless = training_batches(tokens, 2048, 1, False, Position(), packed=packed)
         return (batch.to(device) for batch, _ in islice(endless, 30))
 
     return {packed: list(batches(packed)) for packed in (True, False)}
 
 
-def losses_of(batches: list[Batch], output: OutputLayer, graphs: bool = False) -> Tensor:
+def losses_of(batches, output, graphs=False):
     """Train from the same weights; gives the mean loss of every step."""
     torch.manual_seed(5)
     config = ModelConfig(500, 2, 2, 128, 2, 256, 0.0, 0.0, max_length=64)
@@ -393,13 +371,11 @@ def losses_of(batches: list[Batch], output: OutputLayer, graphs: bool = False) -
 
 
 @each_layer
-def test_repeated_and_packed_training_has_the_losses_of_the_plain_one(
-    some_batches: dict[bool, list[Batch]], output: OutputLayer
-) -> None:
+def test_repeated_and_packed_training_has_the_losses_of_the_plain_one(some_batches, output):
     padded_losses = losses_of(some_batches[False], output)
     packed_losses = losses_of(some_batches[True], output)
     device = torch.device("cuda")
-    settled: list[Batch] = [
+    settled = [
         batch.to(torch.device("cpu")).settled(256).to(device)
         for batch in some_batches[True]
         if isinstance(batch, PackedBatch)

@@ -1,12 +1,8 @@
 """A training step on a GPU never waits for the host, nor the host for it."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from scones.training.gpu import STEPS_AHEAD, InFlight
 from scones.training.optimizers import finite_step, make_optimizer
@@ -20,7 +16,7 @@ NAN = float("nan")
 
 
 @pytest.fixture
-def refusing_to_wait() -> Iterator[None]:
+def refusing_to_wait():
     """Makes an error of every operation that waits for the GPU."""
     yield
     torch.cuda.set_sync_debug_mode("default")
@@ -29,7 +25,7 @@ def refusing_to_wait() -> Iterator[None]:
 @pytest.mark.usefixtures("refusing_to_wait")
 @pytest.mark.parametrize("name", ["lamb", "adamw"])
 @pytest.mark.parametrize("clip_norm", [0.0, 1.0])
-def test_the_gpu_itself_leaves_out_a_step_that_is_not_finite(name: str, clip_norm: float) -> None:
+def test_the_gpu_itself_leaves_out_a_step_that_is_not_finite(name, clip_norm):
     model = nn.Sequential(nn.Linear(64, 32), nn.LayerNorm(32), nn.Linear(32, 8)).cuda()
     optimizer = make_optimizer(model, TrainOptions(optimizer=name, learning_rate=0.01))
     steps = InFlight(torch.device("cuda"))
@@ -41,7 +37,7 @@ def test_the_gpu_itself_leaves_out_a_step_that_is_not_finite(name: str, clip_nor
         norm = finite_step(optimizer, 0.01, loss.detach(), clip_norm)
         outcomes += steps.add(number, loss.detach(), norm)
         states = [optimizer.state[parameter] for parameter in model.parameters()]
-        tensors: list[Tensor] = [*model.parameters(), *(v for s in states for v in s.values())]
+        tensors = [*model.parameters(), *(v for s in states for v in s.values())]
         copies.append([tensor.detach().clone() for tensor in tensors])
     assert len(outcomes) == 4 - STEPS_AHEAD["cuda"]
     outcomes += steps.land()

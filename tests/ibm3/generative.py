@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -18,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scones.ibm3.options import MAX_LENGTH
-from scones.ibm3.parameters import ANY, Distortions, Parameters
+from scones.ibm3.parameters import ANY
 from scones.ibm3.sampling import (
     ATTEMPTS,
     DROPPED,
@@ -30,8 +29,6 @@ from scones.ibm3.sampling import (
 )
 
 Floats = NDArray[np.float64]
-Target = tuple[tuple[int, ...], tuple[int, ...]]
-"""Target words, and for each the position of its source word, from 1; 0 is NULL."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +40,7 @@ class Sample:
     origins: tuple[int, ...] = ()
 
 
-def tempered(probs: NDArray[np.floating], temperature: float) -> Floats:
+def tempered(probs, temperature):
     """The distribution proportional to probs^(1/γ); nothing but zeros stays zeros."""
     highest = probs.max(initial=0.0)
     if highest == 0:
@@ -58,7 +55,7 @@ def tempered(probs: NDArray[np.floating], temperature: float) -> Floats:
     return weights / weights.sum()
 
 
-def position_probs(table: Distortions, i: int, source: int, target: int) -> Floats:
+def position_probs(table, i, source, target):
     """The probabilities of all positions of a word that comes from the i-th, by lengths."""
     for length in (source, ANY):
         if length < len(table.begins) and target < table.begins.shape[1]:
@@ -75,21 +72,19 @@ def position_probs(table: Distortions, i: int, source: int, target: int) -> Floa
 class GenerativeProcess:
     """The process of one set of parameters at one temperature."""
 
-    def __init__(
-        self, parameters: Parameters, temperature: float = 1.0, max_length: int = MAX_LENGTH
-    ) -> None:
+    def __init__(self, parameters, temperature=1.0, max_length=MAX_LENGTH):
         check_temperature(temperature)
         self.parameters = parameters
         self.temperature = temperature
         self.max_length = max_length
         self.oov_policy = Vocabulary(parameters).oov_policy
 
-    def fertility_probs(self, word: int) -> Floats:
+    def fertility_probs(self, word):
         if self.oov_policy[word] != SEEN:
             return np.array([1.0]) if self.oov_policy[word] == DROPPED else np.array([0.0, 1.0])
         return tempered(self.parameters.fertilities[word], self.temperature)
 
-    def null_probs(self, words: int) -> Floats:
+    def null_probs(self, words):
         p1 = self.parameters.p1
         if not self.parameters.translations.of(self.parameters.null)[1].any():
             p1 = 0.0
@@ -97,21 +92,21 @@ class GenerativeProcess:
             [math.comb(words, k) * p1**k * (1 - p1) ** (words - k) for k in range(words + 1)]
         )
 
-    def word_probs(self, word: int) -> tuple[NDArray[np.int32], Floats]:
+    def word_probs(self, word):
         if word != self.parameters.null and self.oov_policy[word] != SEEN:
             return self.oov_policy[word : word + 1], np.ones(1)
         words, probs = self.parameters.translations.of(word)
         return words, tempered(probs, self.temperature)
 
-    def position_probs(self, i: int, source: int, vacant: NDArray[np.bool_]) -> Floats:
+    def position_probs(self, i, source, vacant):
         probs = position_probs(self.parameters.distortions, i, source, len(vacant))
         left = np.where(vacant, probs, 0.0)
         if not left.any():
             left = vacant.astype(np.float64)
         return tempered(left, self.temperature)
 
-    def sample(self, source: Sequence[int], rng: np.random.Generator) -> Sample:
-        def draw(probs: Floats) -> int:
+    def sample(self, source, rng):
+        def draw(probs):
             return int(rng.choice(len(probs), p=probs))
 
         if len(source) > self.max_length:
@@ -133,12 +128,12 @@ class GenerativeProcess:
         words = tuple(int(words[draw(probs)]) for words, probs in rows)
         return Sample(Outcome.TRANSLATED, words, tuple(origins.tolist()))
 
-    def _origin_words(self, source: Sequence[int], origins: Sequence[int]) -> list[int]:
+    def _origin_words(self, source, origins):
         return [source[i - 1] if i else self.parameters.null for i in origins]
 
-    def distribution(self, source: Sequence[int]) -> dict[Target, float]:
+    def distribution(self, source):
         """The probability of every translation, by going through all of them."""
-        found: Counter[Target] = Counter()
+        found = Counter()
         choices = [list(enumerate(self.fertility_probs(word))) for word in source]
         for chosen in product(*choices):
             fertilities = [fertility for fertility, _ in chosen]
@@ -150,9 +145,7 @@ class GenerativeProcess:
         total = sum(found.values())
         return {target: prob / total for target, prob in found.items() if prob}
 
-    def _targets(
-        self, source: Sequence[int], fertilities: Sequence[int], null: int
-    ) -> Iterator[tuple[Target, float]]:
+    def _targets(self, source, fertilities, null):
         due = [i for i, fertility in enumerate(fertilities, 1) for _ in range(fertility)]
         for origins, prob in self._alignments(due, len(source), (0,) * (len(due) + null)):
             rows = [
@@ -163,9 +156,7 @@ class GenerativeProcess:
                 words = tuple(int(word) for word, _ in chosen)
                 yield (words, origins), prob * math.prod(more for _, more in chosen)
 
-    def _alignments(
-        self, due: Sequence[int], source: int, origins: tuple[int, ...]
-    ) -> Iterator[tuple[tuple[int, ...], float]]:
+    def _alignments(self, due, source, origins):
         if not due:
             yield origins, 1.0
             return

@@ -1,9 +1,6 @@
 """The measures of ambiguity against exact values on toy parameters, and the dial as a whole."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -13,26 +10,24 @@ from generative import GenerativeProcess, tempered
 from ibm3_toys import DREI, EIN, NOWHERE, SAME, ZWEI, distortions, toy
 
 from scones.errors import SconesError
-from scones.ibm3.ambiguity import Ambiguity, markdown, measure, measure_over
+from scones.ibm3.ambiguity import markdown, measure, measure_over
 from scones.ibm3.options import GRID, MeasureOptions
 from scones.ibm3.parameters import Parameters, Translations
 
 pytest.importorskip("numba")
 
 
-def measured(
-    parameters: Parameters, source: Sequence[int], temperature: float, number: int = 5000
-) -> Ambiguity:
+def measured(parameters, source, temperature, number=5000):
     sources = np.tile(source, number), np.full(number, len(source))
     return measure(parameters, sources, temperature, MeasureOptions(samples=2))
 
 
-def bits(probs: Sequence[float]) -> float:
+def bits(probs):
     return -sum(prob * math.log2(prob) for prob in probs if prob)
 
 
 @pytest.mark.parametrize("temperature", [0.3, 1.0, 2.0])
-def test_entropy_is_that_of_all_choices(temperature: float) -> None:
+def test_entropy_is_that_of_all_choices(temperature):
     """Against the entropy of what was enumerated: three words, of which no two can be mistaken.
 
     Each source word has fertility 1 at most, so that words and places tell all choices.
@@ -48,7 +43,7 @@ def test_entropy_is_that_of_all_choices(temperature: float) -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.3, 1.0, 2.0])
-def test_entropy_of_each_kind_of_choice(temperature: float) -> None:
+def test_entropy_of_each_kind_of_choice(temperature):
     found = measured(toy(p1=0.3), (DREI, DREI), temperature)
     words = 2 * 1.3
     row = toy().translations.of(toy().null)[1]
@@ -63,7 +58,7 @@ def test_entropy_of_each_kind_of_choice(temperature: float) -> None:
     assert one == pytest.approx(due / length, rel=0.02)
 
 
-def test_places_are_counted_among_vacant_ones_only() -> None:
+def test_places_are_counted_among_vacant_ones_only():
     parameters = replace(toy(p1=0.0), distortions=distortions({(2, 2): [[0.8, 0.2]] * 2}))
     # The second word has no choice left.
     assert measured(parameters, (DREI, DREI), 1.0).entropy.places == pytest.approx(
@@ -71,7 +66,7 @@ def test_places_are_counted_among_vacant_ones_only() -> None:
     )
 
 
-def test_languages_without_a_choice() -> None:
+def test_languages_without_a_choice():
     found = measured(toy(p1=0.0), (SAME, NOWHERE), 1.0)
     assert found.entropy.total == 0
     assert (found.translations, found.self_bleu, found.length_ratio) == (1.0, 0.0, 0.5)
@@ -82,7 +77,7 @@ def test_languages_without_a_choice() -> None:
     assert (found.translations, found.length_ratio, found.reordering) == (1.0, 1.0, 0.0)
 
 
-def test_different_translations_of_a_word() -> None:
+def test_different_translations_of_a_word():
     """Of ten samples of a word with two equal translations both are seen nearly always."""
     parameters = replace(toy(p1=0.0), fertilities=np.array([[0, 1]] * 3 + [[0, 0]] * 2, np.float32))
     found = measure(parameters, (np.full(2000, ZWEI), np.ones(2000)), 1.0)
@@ -96,12 +91,12 @@ FIRST, SECOND, THIRD, ANYWHERE = [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.
     ("rows", "reordering"),
     [([FIRST, SECOND, THIRD], 0.0), ([THIRD, SECOND, FIRST], 1.0), ([ANYWHERE] * 3, 0.5)],
 )
-def test_reordering(rows: list[list[float]], reordering: float) -> None:
+def test_reordering(rows, reordering):
     parameters = replace(toy(p1=0.0), distortions=distortions({(3, 3): rows}))
     assert measured(parameters, [DREI] * 3, 1.0).reordering == pytest.approx(reordering, abs=0.02)
 
 
-def words_of_many_translations(seed: int = 0) -> Parameters:
+def words_of_many_translations(seed=0):
     """Twenty words with peaked rows of all kinds, as real ones are."""
     random = np.random.default_rng(seed)
     size, width = 20, 8
@@ -122,17 +117,17 @@ def words_of_many_translations(seed: int = 0) -> Parameters:
 
 
 @pytest.fixture(scope="module")
-def dial() -> list[Ambiguity]:
+def dial():
     random = np.random.default_rng(1)
     sources = random.integers(0, 20, 300 * 10), np.full(300, 10)
     options = MeasureOptions(samples=4)
     return measure_over(words_of_many_translations(), sources, [1.0, *GRID], options)
 
 
-def test_the_dial_turns_everything(dial: list[Ambiguity]) -> None:
+def test_the_dial_turns_everything(dial):
     """Over the paper's grid; the entropy and each part that has a temperature, strictly."""
     assert [row.temperature for row in dial] == list(GRID)
-    rising: list[Callable[[Ambiguity], float]] = [
+    rising = [
         lambda row: row.entropy.total,
         lambda row: row.entropy.words,
         lambda row: row.entropy.places,
@@ -145,14 +140,14 @@ def test_the_dial_turns_everything(dial: list[Ambiguity]) -> None:
         assert all(low < high for low, high in pairwise(values)), values
 
 
-def test_table(dial: list[Ambiguity]) -> None:
+def test_table(dial):
     lines = markdown(dial).splitlines()
     assert len(lines) == 4 + len(GRID)
     assert lines[4].startswith(f"| 0.1 | {dial[0].entropy.total:.3f} |")
     assert {line.count("|") for line in lines[2:]} == {11}
 
 
-def test_texts_are_measured_too_and_mistakes() -> None:
+def test_texts_are_measured_too_and_mistakes():
     row = measure(toy(), ["ein zwei drei", "drei same", ""], 1.0, MeasureOptions(samples=2))
     assert row.counts.sentences == 6
     assert row.counts.empty >= 2

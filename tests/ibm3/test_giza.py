@@ -1,47 +1,32 @@
 """The tables of GIZA++: read the right way round, refused where they do not fit."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from generative import position_probs
-from ibm3_toys import translation_row
+from ibm3_toys import GIZA, translation_row
 
 from scones.errors import SconesError
 from scones.ibm3.giza import Vocabulary, import_tables
 from scones.ibm3.options import Cut
-from scones.ibm3.parameters import ANY, Parameters
+from scones.ibm3.parameters import ANY
 from scones.text.subwords import Subwords
-
-# GIZA's numbers begin at 2, and 1 stands for unknown words; the last source word never occurs.
-FILES = {
-    "de.vcb": "1 UNK 0\n2 das 50\n3 Haus 30\n4 nie 0\n",
-    "en.vcb": "2 the 60\n3 house 20\n4 home 10\n5 of 5\n",
-    "run.t3.final": "0 5 1\n2 2 0.9\n2 5 0.1\n3 3 0.75\n3 4 0.25\n",
-    "run.n3.final": "2 0.25 0.75 0 0 \n3 0 0.5 0.5 0 \n",
-    # j i l m: for targets of 3 words, the second source word goes to the first place.
-    "run.d3.final": "1 0 100 3 0.5\n3 1 100 3 1\n1 2 100 3 0.8\n2 2 100 3 0.2\n1 1 100 1 1\n",
-    "run.p0_3.final": "0.875\n",
-}
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    for name, content in FILES.items():
+def folder(tmp_path):
+    for name, content in GIZA.items():
         (tmp_path / name).write_text(content)
     return tmp_path
 
 
-def read(folder: Path, subwords: Subwords | None = None, cut: Cut | None = None) -> Parameters:
+def read(folder, subwords=None, cut=None):
     return import_tables(folder / "run", folder / "de.vcb", folder / "en.vcb", subwords, cut)[0]
 
 
-def row(parameters: Parameters, word: str) -> dict[str, float]:
+def row(parameters, word):
     return translation_row(parameters, [*parameters.source_words, "NULL"].index(word))
 
 
-def test_everything_is_the_right_way_round(folder: Path) -> None:
+def test_everything_is_the_right_way_round(folder):
     parameters = read(folder)
     assert parameters.source_words == ["UNK", "das", "Haus", "nie"]
     assert parameters.target_words == ["the", "house", "home", "of"]
@@ -53,7 +38,7 @@ def test_everything_is_the_right_way_round(folder: Path) -> None:
     assert parameters.p1 == 0.125
 
 
-def test_positions_of_any_source_length_or_of_each(folder: Path) -> None:
+def test_positions_of_any_source_length_or_of_each(folder):
     """One l in the whole file stands for all: GIZA leaves it out of its tables."""
     table = read(folder).distortions
     assert table.begins.shape[0] == ANY + 1
@@ -69,7 +54,7 @@ def test_positions_of_any_source_length_or_of_each(folder: Path) -> None:
     assert position_probs(table, 2, 2, 2).tolist() == [1.0, 0.0]
 
 
-def test_counts_and_pruning(folder: Path) -> None:
+def test_counts_and_pruning(folder):
     parameters, counts = import_tables(
         folder / "run", folder / "de.vcb", folder / "en.vcb", cut=Cut(threshold=0.2)
     )
@@ -78,7 +63,7 @@ def test_counts_and_pruning(folder: Path) -> None:
     assert parameters.facts["lost"]["t"] == pytest.approx(0.1 * 50 / 80)
 
 
-def test_words_that_are_pieces_get_their_numbers(folder: Path, tiny_subwords: bytes) -> None:
+def test_words_that_are_pieces_get_their_numbers(folder, tiny_subwords):
     subwords = Subwords(tiny_subwords)
     pieces = subwords.pieces(range(len(subwords)))
     first, second = pieces[280], pieces[290]
@@ -95,7 +80,7 @@ def test_words_that_are_pieces_get_their_numbers(folder: Path, tiny_subwords: by
         read(folder, subwords)
 
 
-def test_a_word_with_a_wide_space_is_one_word(tmp_path: Path) -> None:
+def test_a_word_with_a_wide_space_is_one_word(tmp_path):
     (tmp_path / "a.vcb").write_text("2 a\u00a0b 3\n")
     assert Vocabulary.read(tmp_path / "a.vcb").words == ["a\u00a0b"]
 
@@ -120,7 +105,7 @@ def test_a_word_with_a_wide_space_is_one_word(tmp_path: Path) -> None:
         ("de.vcb", f"{1 << 70} das 5\n", "which is taken or no number of a word"),
     ],
 )
-def test_files_that_do_not_fit(folder: Path, name: str, content: str, sentence: str) -> None:
+def test_files_that_do_not_fit(folder, name, content, sentence):
     (folder / name).write_text(content)
     with pytest.raises(SconesError) as problem:
         read(folder)
@@ -131,13 +116,13 @@ def test_files_that_do_not_fit(folder: Path, name: str, content: str, sentence: 
     assert message.endswith(".")
 
 
-@pytest.mark.parametrize("name", sorted(FILES))
-def test_a_missing_file_is_named(folder: Path, name: str) -> None:
+@pytest.mark.parametrize("name", sorted(GIZA))
+def test_a_missing_file_is_named(folder, name):
     (folder / name).unlink()
     with pytest.raises(SconesError, match=rf"{name} does not exist"):
         read(folder)
 
 
-def test_exchanged_vocabularies_are_noticed(folder: Path) -> None:
+def test_exchanged_vocabularies_are_noticed(folder):
     with pytest.raises(SconesError, match=r"no word of .*de\.vcb; give the vocabularies"):
         import_tables(folder / "run", folder / "en.vcb", folder / "de.vcb")

@@ -1,11 +1,7 @@
 """The folder of parameters: what is saved is what is loaded, and nothing damaged is."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,9 +20,9 @@ D = Distortions(
 )
 
 
-def parameters(**changes: Any) -> Parameters:
+def parameters(**changes):
     """Two source words, three target words, positions for two lengths."""
-    given: dict[str, Any] = {
+    given = {
         "source_words": ["ja", "nein"],
         "target_words": ["yes", "no", "well"],
         "translations": translations({0: 0.75, 2: 0.25}, {1: 1.0}, {2: 1.0}),
@@ -38,7 +34,7 @@ def parameters(**changes: Any) -> Parameters:
     return Parameters(**given | changes)
 
 
-def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+def test_what_is_saved_is_loaded(tmp_path):
     made = parameters()
     made.save(tmp_path / "model")
     found = Parameters.load(tmp_path / "model")
@@ -59,19 +55,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     assert Parameters.load(tmp_path / "model").p1 == 0.2
 
 
-def test_rows_of_positions_and_their_fallbacks() -> None:
-    assert position_probs(D, 1, 2, 2) == pytest.approx([0.5, 0.5])  # these lengths
-    assert position_probs(D, 1, 9, 2) == pytest.approx([0.25, 0.75])  # any source length
-    # The row of zeros was never seen, and for any source length there is no second word.
-    assert position_probs(D, 2, 2, 2) == pytest.approx([1 / 3, 2 / 3])
-    unseen = position_probs(D, 2, 3, 3)  # no such target length
-    assert unseen == pytest.approx([0.25, 0.5, 0.25])
-    for i, source, target in ((1, 1, 1), (5, 5, 9), (9, 12, 4)):
-        assert position_probs(D, i, source, target).sum() == pytest.approx(1)
-        assert len(position_probs(D, i, source, target)) == target
-
-
-def test_words_may_hold_any_character_but_a_line_end(tmp_path: Path) -> None:
+def test_words_may_hold_any_character_but_a_line_end(tmp_path):
     words = ["a\u2028b", "\u00a0", "\x85"]
     parameters(target_words=words).save(tmp_path / "model")
     assert Parameters.load(tmp_path / "model").target_words == words
@@ -91,7 +75,7 @@ def test_words_may_hold_any_character_but_a_line_end(tmp_path: Path) -> None:
         ({"distortions": replace(D, spread=1.0)}, "the spread of places is 1.0"),
     ],
 )
-def test_tables_that_do_not_fit(changes: dict[str, Any], problem: str) -> None:
+def test_tables_that_do_not_fit(changes, problem):
     with pytest.raises(SconesError) as error:
         parameters(**changes)
     message = str(error.value)
@@ -99,7 +83,7 @@ def test_tables_that_do_not_fit(changes: dict[str, Any], problem: str) -> None:
     assert problem in message
 
 
-def test_a_subword_model_of_another_size(tiny_subwords: bytes) -> None:
+def test_a_subword_model_of_another_size(tiny_subwords):
     with pytest.raises(SconesError, match="its words are not the pieces of its subword model"):
         parameters(subwords=Subwords(tiny_subwords))
 
@@ -113,7 +97,7 @@ NAMES = [
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("damage", ["missing", "cut off", "emptied", "other bytes"])
-def test_a_damaged_file(tmp_path: Path, name: str, damage: str) -> None:
+def test_a_damaged_file(tmp_path, name, damage):
     parameters().save(tmp_path / "model")
     path = tmp_path / "model" / name
     content = path.read_bytes()
@@ -126,7 +110,7 @@ def test_a_damaged_file(tmp_path: Path, name: str, damage: str) -> None:
 
 
 @pytest.mark.parametrize("entry", ["p1", "spread", "source_words", "facts", "format"])
-def test_an_entry_is_missing_or_the_format_another(tmp_path: Path, entry: str) -> None:
+def test_an_entry_is_missing_or_the_format_another(tmp_path, entry):
     parameters().save(tmp_path / "model")
     path = tmp_path / "model" / "ibm3.json"
     facts = json.loads(path.read_text())

@@ -1,15 +1,12 @@
 """The sampler against exact enumeration, its RNG, its limits, and the stores it makes."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from generative import GenerativeProcess, Target, position_probs, tempered
+from generative import GenerativeProcess, position_probs, tempered
 from ibm3_toys import (
     DREI,
     EIN,
@@ -23,7 +20,7 @@ from ibm3_toys import (
 )
 
 from scones.errors import SconesError
-from scones.ibm3.parameters import ANY, Parameters
+from scones.ibm3.parameters import ANY
 from scones.ibm3.sampling import DROPPED, SEEN, Counts, Outcome, Sampler, split_flat
 from scones.text.store import flat_sentences
 
@@ -36,14 +33,7 @@ MANY = 50_000
 SENTENCE = (EIN, ZWEI)
 
 
-def sampled(
-    parameters: Parameters,
-    source: Sequence[int],
-    temperature: float,
-    number: int = MANY,
-    limit: int = 250,
-    seed: int = 1,
-) -> list[Target]:
+def sampled(parameters, source, temperature, number=MANY, limit=250, seed=1):
     """Sample a sentence many times; without what could not be translated."""
     sampler = Sampler(parameters, temperature, seed, limit)
     found = sampler.sample(np.tile(source, number), np.full(number, len(source)))
@@ -51,16 +41,14 @@ def sampled(
     return [(tuple(w), tuple(o)) for w, o in zip(words, origins, strict=True) if w]
 
 
-def translated(
-    sampler: Sampler, sources: Sequence[Sequence[int]], first_number: int = 0
-) -> list[list[int]]:
+def translated(sampler, sources, first_number=0):
     found = sampler.sample(*flat_sentences(sources), first_number)
     return split_flat(found.tokens, found.lengths)
 
 
 @pytest.mark.parametrize("temperature", TEMPERATURES)
 @pytest.mark.parametrize(("length", "rows"), [(3, [[0.6, 0.3, 0.1]] * 3), (4, None)])
-def test_positions(temperature: float, length: int, rows: list[list[float]] | None) -> None:
+def test_positions(temperature, length, rows):
     """Words of fertility 1: their order is the permutation that d drew, from a table or not."""
     blocks = {(length, length): rows} if rows else {(9, 9): [[0.0] * 9] * 9}
     parameters = replace(toy(p1=0.0), distortions=distortions(blocks))
@@ -79,7 +67,7 @@ SENTENCES = [(EIN, ZWEI), (ZWEI, DREI), (EIN, SAME), (NOWHERE, ZWEI)]
 
 @pytest.mark.parametrize("temperature", TEMPERATURES)
 @pytest.mark.parametrize("source", SENTENCES)
-def test_all_outcomes(source: Sequence[int], temperature: float) -> None:
+def test_all_outcomes(source, temperature):
     """Of all outcomes of at most four words: a target beyond it must be drawn again.
 
     That this finds a small mistake is tested below; the plain process passes it too.
@@ -93,7 +81,7 @@ def test_all_outcomes(source: Sequence[int], temperature: float) -> None:
     assert surprise(found, exact) < LIMIT
 
 
-def test_a_slightly_wrong_table_would_be_found_out() -> None:
+def test_a_slightly_wrong_table_would_be_found_out():
     rows = [{0: 0.57, 1: 0.33, 2: 0.1}, {1: 0.5, 2: 0.5}, {2: 1.0}, {}, {}, {3: 0.7, 0: 0.3}]
     other = replace(toy(), translations=translations(*rows))
     found = Counter(sampled(other, SENTENCE, 1.0, 2 * MANY, limit=4))
@@ -102,11 +90,11 @@ def test_a_slightly_wrong_table_would_be_found_out() -> None:
 
 
 @pytest.mark.parametrize("temperature", [1e-3, 1e-6, 1e-300])
-def test_near_zero_only_the_most_probable_is_chosen(temperature: float) -> None:
+def test_near_zero_only_the_most_probable_is_chosen(temperature):
     """All follows from the number of NULL's words; at the end even between equal ones."""
     parameters = toy()
     source = (EIN, DREI)
-    outcomes: dict[int, set[Target]] = {}
+    outcomes = {}
     for words, at in sampled(parameters, source, temperature, number=2000):
         outcomes.setdefault(at.count(0), set()).add((words, at))
     assert outcomes[0] == {((0, 2), (1, 2))}
@@ -120,20 +108,20 @@ def test_near_zero_only_the_most_probable_is_chosen(temperature: float) -> None:
         assert {(one.words, one.origins)} == outcomes[one.origins.count(0)]
 
 
-def test_equal_words_are_chosen_between_unless_frozen() -> None:
+def test_equal_words_are_chosen_between_unless_frozen():
     counts = Counter(words for words, _ in sampled(toy(p1=0.0), (ZWEI,), 1e-5, number=2000))
     assert surprise(counts, {(1,): 0.5, (2,): 0.5}) < LIMIT
     assert {words for words, _ in sampled(toy(p1=0.0), (ZWEI,), 1e-6, number=2000)} == {(1,)}
 
 
-def test_places_do_not_underflow_when_the_probable_ones_are_taken() -> None:
+def test_places_do_not_underflow_when_the_probable_ones_are_taken():
     """At γ = 0.001 the second word has to choose between places of 1e-4 and 1e-5 of the first."""
     rows = [[0.9, 1e-4, 1e-5]] * 3
     parameters = replace(toy(p1=0.0), distortions=distortions({(3, 3): rows}))
     assert set(sampled(parameters, [DREI] * 3, 1e-3, number=500)) == {((2, 2, 2), (1, 2, 3))}
 
 
-def test_a_high_temperature_makes_all_that_is_possible_equally_probable() -> None:
+def test_a_high_temperature_makes_all_that_is_possible_equally_probable():
     counts = Counter(
         words for words, _ in sampled(toy(p1=0.0), (EIN, DREI), 1e300) if len(words) == 2
     )
@@ -145,12 +133,12 @@ def test_a_high_temperature_makes_all_that_is_possible_equally_probable() -> Non
 class TestNumbers:
     """What a sentence becomes depends on its number and the seed alone."""
 
-    def flat(self, count: int = 3000) -> tuple[np.ndarray, np.ndarray]:
+    def flat(self, count=3000):
         random = np.random.default_rng(0)
         lengths = random.integers(0, 9, count)
         return random.integers(0, 5, lengths.sum()), lengths
 
-    def test_threads_and_chunks_change_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_threads_and_chunks_change_nothing(self, monkeypatch):
         tokens, lengths = self.flat()
         first = Sampler(toy(), 0.7, 11, threads=1).sample(tokens, lengths)
         monkeypatch.setattr("scones.ibm3.sampling._SHARE", 7)
@@ -159,8 +147,10 @@ class TestNumbers:
             again = Sampler(toy(), 0.7, 11, threads=threads).sample(tokens, lengths)
             for name in ("tokens", "lengths", "origins", "outcomes"):
                 assert np.array_equal(getattr(again, name), getattr(first, name))
+        other = Sampler(toy(), 0.7, 12).sample(tokens, lengths)
+        assert other.tokens.tolist() != first.tokens.tolist()
 
-    def test_neighbours_change_nothing(self) -> None:
+    def test_neighbours_change_nothing(self):
         tokens, lengths = self.flat(50)
         sampler = Sampler(toy(), 1.0, 5)
         sources = split_flat(tokens, lengths)
@@ -168,7 +158,7 @@ class TestNumbers:
         for row in (49, 0, 20):
             assert translated(sampler, [sources[row]], 7 + row) == [together[row]]
 
-    def test_the_rng_is_philox(self) -> None:
+    def test_the_rng_is_philox(self):
         from scones.ibm3.compiled import new_rng, uniform
 
         for seed, number in ((0, 0), (5, 7), (2**64 - 1, 2**40 + 3)):
@@ -182,7 +172,7 @@ class TestNumbers:
 class TestLimits:
     """What the process leaves open has an outcome, and is counted."""
 
-    def test_words_never_seen_and_lengths(self) -> None:
+    def test_words_never_seen_and_lengths(self):
         sampler = Sampler(toy(p1=0.0), 1e-9, max_length=3)
         sources = [[DREI] * 3, [DREI] * 4, [], [NOWHERE], [SAME] * 3, [NOWHERE, SAME]]
         found = sampler.sample(np.concatenate(sources), list(map(len, sources)))
@@ -191,7 +181,7 @@ class TestLimits:
         assert split_flat(found.tokens, found.lengths) == [[2] * 3, [], [], [], [3] * 3, [3]]
         assert sampler.vocabulary.oov_policy.tolist() == [SEEN] * 3 + [3, DROPPED]
 
-    def test_a_target_that_never_fits(self) -> None:
+    def test_a_target_that_never_fits(self):
         parameters = replace(
             toy(p1=0.0), fertilities=np.array([[0, 0, 1.0]] * 3 + [[0] * 3] * 2, np.float32)
         )
@@ -201,11 +191,11 @@ class TestLimits:
         plain = GenerativeProcess(parameters, 1.0, 3).sample(source, np.random.default_rng(0))
         assert plain.outcome == Outcome.TARGET_TOO_LONG
 
-    def test_null_without_translations_says_nothing(self) -> None:
+    def test_null_without_translations_says_nothing(self):
         found = sampled(toy(p1=0.9, null={}), (DREI, DREI), 1.0, number=1000)
         assert {len(words) for words, _ in found} == {2}
 
-    def test_everything_is_counted(self) -> None:
+    def test_everything_is_counted(self):
         sampler = Sampler(toy(p1=0.0), 1e-9, max_length=3)
         counts = Counts()
         texts = ["drei drei", "drei drei drei drei", "", "nirgends anderswo", "same one drei", "x"]
@@ -218,7 +208,7 @@ class TestLimits:
         assert sampler.sample_texts([]) == translated(sampler, []) == []
 
     @pytest.mark.parametrize("source", [2, 3, 6])
-    def test_lengths_that_d_does_not_know(self, source: int) -> None:
+    def test_lengths_that_d_does_not_know(self, source):
         """The row by both lengths, by the target's, and off the diagonal: the arg max of each."""
         blocks = {(2, 2): [[0.1, 0.9], [0.9, 0.1]], (ANY, 3): [[0.1, 0.2, 0.7]] * 2 + [[0, 0, 0]]}
         parameters = replace(toy(p1=0.0), distortions=distortions(blocks))
@@ -232,19 +222,18 @@ class TestMistakes:
     """One clear sentence each."""
 
     @pytest.mark.parametrize("temperature", [0.0, -1.0, math.nan, math.inf])
-    def test_no_temperature(self, temperature: float) -> None:
+    def test_no_temperature(self, temperature):
         for make in (Sampler, GenerativeProcess):
             with pytest.raises(SconesError, match=r"must be above 0 and finite, not -?[\dni]"):
                 make(toy(), temperature)
 
-    def test_other_numbers(self) -> None:
-        for name, least in (("seed", 0), ("max_length", 1), ("threads", 1)):
-            with pytest.raises(SconesError, match=f"{name} must be at least {least}, not -1"):
-                Sampler(toy(), 1.0, **{name: -1})
+    def test_other_numbers(self):
+        with pytest.raises(SconesError, match="max_length must be at least 1, not -1"):
+            Sampler(toy(), 1.0, max_length=-1)
         with pytest.raises(SconesError, match="word number 7, and the model has 5 source words"):
             translated(Sampler(toy(), 1.0), [[1, 7]])
 
-    def test_no_numba(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_no_numba(self, monkeypatch):
         monkeypatch.setitem(__import__("sys").modules, "numba", None)
         with pytest.raises(SconesError, match=r"needs numba; install scones\[ibm3\]"):
             Sampler(toy(), 1.0)

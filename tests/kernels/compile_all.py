@@ -4,12 +4,9 @@ A script of its own, since it needs Triton as it is: in the tests' process it is
 Prints the name of each kernel, and the bytes of shared memory that it takes.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import re
-from typing import Any
 
 import triton
 from triton.backends.compiler import GPUTarget
@@ -62,7 +59,7 @@ ATTENTION = {
     "DROPS": True, "CAUSAL": True, "PRECISION": "tf32", "BLOCK_Q": 64, "BLOCK_K": 64, "SIZE": 64,
 }  # fmt: skip
 ROW = {"BLOCK": 32, "SIZE": 64}
-KERNELS: list[tuple[Any, dict[str, Any]]] = [
+KERNELS = [
     (attention._forward, ATTENTION),
     (attention._backward, {**ATTENTION, "ALONE": True}),
     (attention._backward, {**ATTENTION, "ALONE": False, "DROPS": False, "CAUSAL": False}),
@@ -119,13 +116,13 @@ SPECIAL = {
         "gradient": f"tensordesc<bf16[128, 32],{streamed.PART_LAYOUT!r}>",
     },
 }
-OPTIONS: dict[Any, dict[str, int]] = {
+OPTIONS = {
     gold._find: {"num_warps": 16},
     streamed._stream: streamed.OPTIONS,
 }
 
 
-def compile_for_hopper(kernel: Any, constants: dict[str, Any]) -> int:
+def compile_for_hopper(kernel, constants):
     """Compile one kernel down to machine code; gives its shared memory in bytes."""
     types = {**TYPES, **SPECIAL.get(kernel, {})}
     signature = {
@@ -142,7 +139,7 @@ def compile_for_hopper(kernel: Any, constants: dict[str, Any]) -> int:
     return done.metadata.shared
 
 
-def all_kernels() -> dict[str, Any]:
+def all_kernels():
     """Every function of `scones.kernels` that is written in Triton, by its full name."""
     modules = pkgutil.iter_modules(scones.kernels.__path__, "scones.kernels.")
     return {
@@ -153,7 +150,7 @@ def all_kernels() -> dict[str, Any]:
     }
 
 
-def main() -> None:
+def main():
     """Compile all; a kernel that is neither compiled nor part of one that is, is an error."""
     every = all_kernels()
     compiled = {kernel for kernel, _ in KERNELS}

@@ -1,11 +1,8 @@
 """Attention over packed sentences, against attention of one sentence after another in float64."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from kernel_device import DEVICE
-from torch import Tensor
 
 from scones.hardware import attention_fits
 from scones.kernels.attention import attend_across, attend_within
@@ -16,28 +13,20 @@ LONG = [70, 1, 130, 64]
 ATOL = 1e-5 if DEVICE.type == "cpu" else 5e-5  # a GPU's powers of two are shorter by two bits
 
 
-def starts_of(lengths: list[int]) -> Tensor:
+def starts_of(lengths):
     return torch.tensor([0, *lengths], device=DEVICE).cumsum(0).int()
 
 
-def seed_of(number: int) -> Tensor:
+def seed_of(number):
     return torch.tensor(number, dtype=torch.int32, device=DEVICE)
 
 
-def draw(*shape: int, seed: int) -> Tensor:
+def draw(*shape, seed):
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(*shape, generator=generator).to(DEVICE).requires_grad_()
 
 
-def plainly(
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    lengths: list[int],
-    memory_lengths: list[int],
-    causal: bool = False,
-    factors: list[Tensor] | None = None,
-) -> Tensor:
+def plainly(queries, keys, values, lengths, memory_lengths, causal=False, factors=None):
     """Attend sentence by sentence; `factors` (H, q, k) multiply the weights of each."""
     mixed = []
     memory = zip(keys.split(memory_lengths), values.split(memory_lengths), strict=True)
@@ -53,9 +42,7 @@ def plainly(
     return torch.cat(mixed)
 
 
-def check_same(
-    found: Tensor, inputs: tuple[Tensor, ...], exact: Tensor, exactly: tuple[Tensor, ...]
-) -> None:
+def check_same(found, inputs, exact, exactly):
     """Compare what was mixed, and its slopes in random directions."""
     torch.testing.assert_close(found.double(), exact, rtol=1e-5, atol=ATOL)
     slopes = draw(*found.shape, seed=99).detach()
@@ -64,7 +51,7 @@ def check_same(
         torch.testing.assert_close(have.double(), want, rtol=1e-5, atol=ATOL)
 
 
-def float64(*tensors: Tensor) -> tuple[Tensor, ...]:
+def float64(*tensors):
     return tuple(tensor.detach().double().requires_grad_() for tensor in tensors)
 
 
@@ -72,7 +59,7 @@ def float64(*tensors: Tensor) -> tuple[Tensor, ...]:
 @pytest.mark.parametrize(
     ("lengths", "size"), [(SHORT, 16), (LONG, 32), ([1], 64), ([64], 16), ([65], 16), ([32], 16)]
 )
-def test_within_sentences(lengths: list[int], size: int, causal: bool) -> None:
+def test_within_sentences(lengths, size, causal):
     projected = draw(sum(lengths), 3, 2, size, seed=1)
     (exactly,) = float64(projected)
     found = attend_within(projected, starts_of(lengths), max(lengths), causal, seed_of(0), 0.0)
@@ -89,7 +76,7 @@ def test_within_sentences(lengths: list[int], size: int, causal: bool) -> None:
         ([130, 1], [1, 2]),  # and the other way round
     ],
 )
-def test_across_to_a_memory(lengths: list[int], memory_lengths: list[int]) -> None:
+def test_across_to_a_memory(lengths, memory_lengths):
     queries = draw(sum(lengths), 2, 16, seed=2)
     memory = draw(sum(memory_lengths), 2, 2, 16, seed=3)
     exactly = float64(queries, memory)
@@ -105,7 +92,7 @@ def test_across_to_a_memory(lengths: list[int], memory_lengths: list[int]) -> No
     check_same(found, (queries, memory), exact, exactly)
 
 
-def test_an_empty_sentence_changes_nothing() -> None:
+def test_an_empty_sentence_changes_nothing():
     projected = draw(74, 3, 2, 16, seed=1)
     results = []
     for lengths in ([4, 0, 70, 0], [4, 70]):
@@ -116,7 +103,7 @@ def test_an_empty_sentence_changes_nothing() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered in exp2")  # of weights nobody uses
-def test_scores_far_apart_neither_overflow_nor_vanish() -> None:
+def test_scores_far_apart_neither_overflow_nor_vanish():
     lengths = [5, 70]
     projected = draw(75, 3, 2, 16, seed=4)
     with torch.no_grad():
@@ -130,7 +117,7 @@ def test_scores_far_apart_neither_overflow_nor_vanish() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:invalid value encountered")
-def test_a_sentence_does_not_see_its_neighbours() -> None:
+def test_a_sentence_does_not_see_its_neighbours():
     lengths = [9, 70, 4]
     projected = draw(83, 3, 2, 16, seed=5).detach()
     others = projected.clone()
@@ -149,9 +136,7 @@ HEADS, SIZE = 2, 128
 """Heads larger than sentences are long: values can then be chosen that show every weight."""
 
 
-def kept_weights(
-    lengths: list[int], memory_lengths: list[int], causal: bool | None, seed: int, rate: float
-) -> list[Tensor]:
+def kept_weights(lengths, memory_lengths, causal, seed, rate):
     """What each weight is multiplied by (H, q, k), read off values that are unit vectors."""
     rows, longest = sum(memory_lengths), max(memory_lengths)
     units = torch.cat([torch.eye(SIZE, device=DEVICE)[:length] for length in memory_lengths])
@@ -178,9 +163,7 @@ def kept_weights(
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("lengths", [[5, 12], [70, 3, 128]])
-def test_dropping_within_is_the_same_forwards_and_backwards(
-    lengths: list[int], causal: bool
-) -> None:
+def test_dropping_within_is_the_same_forwards_and_backwards(lengths, causal):
     factors = kept_weights(lengths, lengths, causal, seed=77, rate=0.3)
     projected = draw(sum(lengths), 3, HEADS, SIZE, seed=6)
     (exactly,) = float64(projected)
@@ -189,7 +172,7 @@ def test_dropping_within_is_the_same_forwards_and_backwards(
     check_same(found, (projected,), exact, (exactly,))
 
 
-def test_dropping_across_is_the_same_forwards_and_backwards() -> None:
+def test_dropping_across_is_the_same_forwards_and_backwards():
     lengths, memory_lengths = [66, 4], [7, 90]
     factors = kept_weights(lengths, memory_lengths, None, seed=-5, rate=0.2)
     queries = draw(70, HEADS, SIZE, seed=7)
@@ -201,12 +184,12 @@ def test_dropping_across_is_the_same_forwards_and_backwards() -> None:
     check_same(found, (queries, memory), exact, exactly)
 
 
-def test_the_slope_under_dropout_is_that_of_finite_differences() -> None:
+def test_the_slope_under_dropout_is_that_of_finite_differences():
     lengths, step = [5, 12, 70], 1e-3
     projected = draw(87, 3, 2, 16, seed=9)
     way, slopes = draw(87, 3, 2, 16, seed=10).detach(), draw(87, 32, seed=11).detach().double()
 
-    def height(x: Tensor) -> Tensor:
+    def height(x):
         mixed = attend_within(x, starts_of(lengths), 70, True, seed_of(3), 0.3)
         return (mixed.double() * slopes).sum()
 
@@ -217,7 +200,7 @@ def test_the_slope_under_dropout_is_that_of_finite_differences() -> None:
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5])
-def test_the_share_that_is_kept_and_what_it_is_scaled_by(rate: float) -> None:
+def test_the_share_that_is_kept_and_what_it_is_scaled_by(rate):
     factors = kept_weights([100, 120], [100, 120], False, seed=12345, rate=rate)
     for factor in factors:
         near_zero = factor.abs() < 1e-3
@@ -230,14 +213,14 @@ def test_the_share_that_is_kept_and_what_it_is_scaled_by(rate: float) -> None:
     assert not torch.equal(factors[0], factors[1][:, :100, :100]), "sentences drop the same weights"
 
 
-def test_the_seed_decides_what_is_dropped() -> None:
+def test_the_seed_decides_what_is_dropped():
     one, same, other = (kept_weights([40], [40], False, seed, 0.5)[0] for seed in (1, 1, 2))
     assert torch.equal(one, same)
     agree = ((one > 1) == (other > 1)).double().mean().item()
     assert agree == pytest.approx(0.5, abs=0.05), "two seeds have to agree by chance alone"
 
 
-def test_rows_and_columns_are_dropped_independently() -> None:
+def test_rows_and_columns_are_dropped_independently():
     (dropped,) = kept_weights([120], [120], False, seed=8, rate=0.5)
     signs = (dropped[0] > 1).double() * 2 - 1
     for one in (signs, signs.T):
@@ -246,6 +229,6 @@ def test_rows_and_columns_are_dropped_independently() -> None:
         assert likeness.abs().max() < 0.45  # 5 standard deviations of chance
 
 
-def test_heads_there_are_kernels_for() -> None:
+def test_heads_there_are_kernels_for():
     fitting = [size for size in range(1, 300) if attention_fits(size)]
     assert fitting == [16, 32, 64, 128, 256]

@@ -1,13 +1,10 @@
 """The kernels of a decoding step, each against the same thing said plainly."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel_device import DEVICE
-from torch import Tensor
 from torch.nn import functional
 
 from scones.kernels.decoding import (
@@ -22,17 +19,17 @@ from scones.text import END, PAD
 NAN = float("nan")
 
 
-def draw(*shape: int, seed: int) -> Tensor:
+def draw(*shape, seed):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
 
 
-def ids(*numbers: int) -> Tensor:
+def ids(*numbers):
     return torch.tensor(numbers, device=DEVICE)
 
 
 @pytest.mark.parametrize("size", [16, 48, 512])
 @pytest.mark.parametrize("adds", [True, False])
-def test_add_and_norm(size: int, adds: bool) -> None:
+def test_add_and_norm(size, adds):
     x, scale, shift = 5 * draw(3, size, seed=1) + 2, draw(size, seed=2), draw(size, seed=3)
     addend = draw(size, seed=4) if adds else None
     before, place = x.clone(), torch.full((3, size + 8), NAN, device=DEVICE)
@@ -45,7 +42,7 @@ def test_add_and_norm(size: int, adds: bool) -> None:
     torch.testing.assert_close(found[:, :size].double(), exact, rtol=1e-5, atol=1e-5)
 
 
-def test_the_norm_of_a_stream_far_from_zero_keeps_its_digits() -> None:
+def test_the_norm_of_a_stream_far_from_zero_keeps_its_digits():
     x = 1000 + draw(2, 64, seed=5)
     one, zero = torch.ones(64, device=DEVICE), torch.zeros(64, device=DEVICE)
     exact = functional.layer_norm(x.double(), (64,), eps=1e-5)
@@ -53,7 +50,7 @@ def test_the_norm_of_a_stream_far_from_zero_keeps_its_digits() -> None:
     torch.testing.assert_close(found.double(), exact, rtol=1e-3, atol=1e-3)
 
 
-def attended(queries_HK: Tensor, keys_LHK: Tensor, values_LHK: Tensor) -> Tensor:
+def attended(queries_HK, keys_LHK, values_LHK):
     """One position's attention, in float64."""
     scores_HL = torch.einsum("hk,lhk->hl", queries_HK.double(), keys_LHK.double())
     weights_HL = (scores_HL * queries_HK.size(1) ** -0.5).softmax(dim=-1)
@@ -62,7 +59,7 @@ def attended(queries_HK: Tensor, keys_LHK: Tensor, values_LHK: Tensor) -> Tensor
 
 @pytest.mark.parametrize("owned", [True, False])
 @pytest.mark.parametrize("heads", [1, 2])
-def test_attend_back(owned: bool, heads: int) -> None:
+def test_attend_back(owned, heads):
     """Three sentences of two beams at their own positions; what they must not read is NaN."""
     beams, steps, size = 2, 48, 32
     positions = ids(0, 0, 5, 5, 40, 40)
@@ -97,7 +94,7 @@ def test_attend_back(owned: bool, heads: int) -> None:
 
 @pytest.mark.filterwarnings("ignore:invalid value encountered in divide")  # and left unused
 @pytest.mark.parametrize("beams", [1, 3])
-def test_attend_source(beams: int) -> None:
+def test_attend_source(beams):
     heads, size = 2, 32
     lengths, sentences = [4, 0, 70, 1], [2, 0, 1, 3, 2]
     starts = [3, 0, 10, 81]
@@ -124,7 +121,7 @@ def test_attend_source(beams: int) -> None:
 class Table:
     """Rows that write given sentences, as `advance` sees them."""
 
-    def __init__(self, sentences: list[list[int]], limits: list[int], rows: int) -> None:
+    def __init__(self, sentences, limits, rows):
         self.sentences_given = sentences
         self.capacity = len(sentences) + 2  # more room than sentences
         self.steps = max(limits)
@@ -139,7 +136,7 @@ class Table:
         self.counts = ids(min(rows, len(sentences)), len(sentences), 0)
         self.order = [sentence for sentence in entered if sentence < self.capacity]
 
-    def step(self, scored: bool) -> None:
+    def step(self, scored):
         """Let every row choose the next token of its sentence; an idle one chooses anything."""
         before, places = self.sentences.tolist(), self.positions.tolist()
         chosen = [
@@ -179,9 +176,7 @@ sentence_and_limit = st.tuples(
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(sentence_and_limit, min_size=1, max_size=9), st.integers(1, 5), st.booleans())
-def test_sentences_enter_in_order_and_leave_when_done(
-    given_: list[tuple[list[int], int]], rows: int, scored: bool
-) -> None:
+def test_sentences_enter_in_order_and_leave_when_done(given_, rows, scored):
     sentences, limits = ([item[part] for item in given_] for part in (0, 1))
     table = Table(sentences, limits, rows)
     for _ in range(sum(limits)):
@@ -201,7 +196,7 @@ def test_sentences_enter_in_order_and_leave_when_done(
     assert torch.all(table.written[len(sentences) :] == -1), "no row writes for nobody"
 
 
-def test_when_none_is_left_a_row_stays_idle() -> None:
+def test_when_none_is_left_a_row_stays_idle():
     table = Table([[END], [5, 5, END]], [4, 4], rows=2)
     table.step(scored=True)
     assert table.sentences.tolist() == [table.capacity, 1]
@@ -215,7 +210,7 @@ def test_when_none_is_left_a_row_stays_idle() -> None:
     assert table.counts[2] == 2
 
 
-def test_more_rows_than_a_power_of_two_all_advance() -> None:
+def test_more_rows_than_a_power_of_two_all_advance():
     table = Table([[5, END]] * 70, [2] * 70, rows=67)
     table.step(scored=True)
     assert table.positions.tolist() == [1] * 67
@@ -227,7 +222,7 @@ def test_more_rows_than_a_power_of_two_all_advance() -> None:
 @pytest.mark.parametrize("best", [1, 4, 5, 16])
 @pytest.mark.parametrize("vocabulary", [16, 2048, 2050, 5000])
 @pytest.mark.parametrize("normed", [True, False])
-def test_best_logits(best: int, vocabulary: int, normed: bool) -> None:
+def test_best_logits(best, vocabulary, normed):
     logits = 4 * draw(3, vocabulary, seed=10)
     values, tokens, norms = best_logits(logits, best, normed)
     wanted = logits.topk(best, dim=-1)
@@ -239,7 +234,7 @@ def test_best_logits(best: int, vocabulary: int, normed: bool) -> None:
         assert norms is None
 
 
-def test_the_best_logits_may_all_be_in_one_block_or_equal() -> None:
+def test_the_best_logits_may_all_be_in_one_block_or_equal():
     logits = draw(2, 5000, seed=11)
     logits[0, 4990:] += 50
     logits[1] = 1.5
@@ -251,7 +246,7 @@ def test_the_best_logits_may_all_be_in_one_block_or_equal() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:invalid value encountered")
-def test_tokens_off_a_shortlist_take_no_part() -> None:
+def test_tokens_off_a_shortlist_take_no_part():
     """A shortlist leaves most of the vocabulary at -inf, whole blocks of it."""
     logits = torch.full((2, 6000), float("-inf"), device=DEVICE)
     logits[:, [1, 5, 900, 5999]] = draw(2, 4, seed=12)

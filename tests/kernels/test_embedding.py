@@ -1,7 +1,5 @@
 """Embedding, position and dropout in one pass, against each by itself in float64."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hashed_dropout import hashed_dropout
@@ -12,7 +10,7 @@ from scones.kernels.embedding import embed
 
 @pytest.mark.parametrize("rate", [0.0, 0.4])
 @pytest.mark.parametrize(("tokens", "size"), [(1, 16), (23, 48), (50, 128)])
-def test_embeddings_and_the_slopes_of_their_table(tokens: int, size: int, rate: float) -> None:
+def test_embeddings_and_the_slopes_of_their_table(tokens, size, rate):
     generator = torch.Generator().manual_seed(tokens)
     table = torch.randn(11, size, generator=generator).to(DEVICE).requires_grad_()
     positions = torch.randn(60, size, generator=generator).to(DEVICE)

@@ -1,17 +1,14 @@
 """The kernels of the output layer, against the rules of `scones.outputs.fused` in float64."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from kernel_device import DEVICE, make_usable
-from torch import Tensor
 
 from scones.kernels import IGNORED, head, streamed
-from scones.kernels.head import Chunk, SconesTurn, SoftmaxTurn, Turn
+from scones.kernels.head import SconesTurn, SoftmaxTurn
 from scones.kernels.streamed import Gold
 from scones.outputs import fused
-from scones.outputs.fused import Rule, SconesRule, SoftmaxRule
+from scones.outputs.fused import SconesRule, SoftmaxRule
 
 ALPHA = 0.3
 SIZE, VOCABULARY = 16, 301
@@ -20,13 +17,13 @@ SCONES_TURNS = ["scones", "streamed"]
 TURNS = [*LAYERS, "streamed"]
 
 
-def turn_and_rule(layer: str, smoothing: float = 0.0, sharded: bool = False) -> tuple[Turn, Rule]:
+def turn_and_rule(layer, smoothing=0.0, sharded=False):
     if layer == "softmax":
         return SoftmaxTurn(smoothing), SoftmaxRule(smoothing)
     return SconesTurn(ALPHA, smoothing), SconesRule(ALPHA, smoothing, sharded)
 
 
-def plain_gradient(chunk: Chunk, alpha: float, smoothing: float) -> Tensor:
+def plain_gradient(chunk, alpha, smoothing):
     """What `streamed_gradient` does, which needs a GPU and bf16."""
     z = chunk.hidden_nD.double() @ chunk.weight_cD.double().T + chunk.bias_c.double()
     factor = (chunk.targets_n != IGNORED).double().unsqueeze(1)
@@ -41,7 +38,7 @@ def plain_gradient(chunk: Chunk, alpha: float, smoothing: float) -> Tensor:
 
 
 @pytest.fixture(autouse=True)
-def _stand_in(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _stand_in(request, monkeypatch):
     """Where a test is of the streamed turn, head takes it, and a stand-in for its kernel."""
     monkeypatch.setattr(streamed, "streamed_gradient", plain_gradient)
     parameters = request.node.callspec.params if hasattr(request.node, "callspec") else {}
@@ -49,7 +46,7 @@ def _stand_in(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr(head, "_can_stream", lambda hidden, weight: True)
 
 
-def draw(rows: int, vocabulary: int = VOCABULARY, seed: int = 1) -> tuple[Tensor, ...]:
+def draw(rows, vocabulary=VOCABULARY, seed=1):
     """Hidden states, matrix, bias and targets."""
     generator = torch.Generator().manual_seed(seed)
     hidden = torch.randn(rows, SIZE, generator=generator)
@@ -59,21 +56,14 @@ def draw(rows: int, vocabulary: int = VOCABULARY, seed: int = 1) -> tuple[Tensor
     return tuple(tensor.to(DEVICE) for tensor in (hidden, weight, bias, targets))
 
 
-def by_logits(logits_NV: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def by_logits(logits_NV):
     """Hidden states, matrix and bias that have just these logits."""
     rows, vocabulary = logits_NV.shape
     states = torch.eye(rows, device=DEVICE)
     return states, logits_NV.T.contiguous().to(DEVICE), torch.zeros(vocabulary, device=DEVICE)
 
 
-def check(
-    inputs: tuple[Tensor, ...],
-    targets: Tensor,
-    weights: Tensor | None,
-    layer: str,
-    smoothing: float = 0.0,
-    tolerance: float = 1e-5,
-) -> None:
+def check(inputs, targets, weights, layer, smoothing=0.0, tolerance=1e-05):
     """Compare the loss and the gradients with the rule's, ignored rows left out of it."""
     turn, rule = turn_and_rule(layer, smoothing)
     keep = targets != IGNORED
@@ -105,7 +95,7 @@ each_scones_turn = pytest.mark.parametrize("layer", SCONES_TURNS)
 @each_turn
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_the_kernels_do_what_the_rules_do(layer: str, smoothing: float, weighted: bool) -> None:
+def test_the_kernels_do_what_the_rules_do(layer, smoothing, weighted):
     *inputs, targets = draw(80)
     targets[[0, 67, 79]] = IGNORED
     weights = torch.rand(80, device=DEVICE) if weighted else None
@@ -115,16 +105,14 @@ def test_the_kernels_do_what_the_rules_do(layer: str, smoothing: float, weighted
 @each_turn
 @pytest.mark.parametrize("chunk", [1, 20_000])  # the smallest, and one that divides nothing
 @pytest.mark.parametrize("rows", [1, 70])
-def test_chunks_change_nothing(
-    layer: str, chunk: int, rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chunks_change_nothing(layer, chunk, rows, monkeypatch):
     monkeypatch.setattr(head, "_CHUNK", chunk)
     *inputs, targets = draw(rows)
     check(tuple(inputs), targets, None, layer, 0.1)
 
 
 @each_scones_turn
-def test_chunks_of_rows_change_nothing(layer: str) -> None:
+def test_chunks_of_rows_change_nothing(layer):
     *inputs, targets = draw(300)
     weights = torch.rand(300, device=DEVICE)
     whole, pieces = (
@@ -136,9 +124,7 @@ def test_chunks_of_rows_change_nothing(layer: str) -> None:
 
 @each_turn
 @pytest.mark.parametrize("spare", [False, True])
-def test_the_gradient_of_many_states_is_in_their_format(
-    layer: str, spare: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_gradient_of_many_states_is_in_their_format(layer, spare, monkeypatch):
     monkeypatch.setattr(head, "_CHUNK", 128 * 64)
     *exactly, targets = draw(140, 100)
     targets[::7] = IGNORED
@@ -159,20 +145,20 @@ def test_the_gradient_of_many_states_is_in_their_format(
 
 @pytest.mark.parametrize("vocabulary", [2, 64, 1023, 1025, 4097])
 @each_turn
-def test_any_vocabulary(layer: str, vocabulary: int) -> None:
+def test_any_vocabulary(layer, vocabulary):
     *inputs, targets = draw(5, vocabulary)
     targets[:2] = torch.tensor([0, vocabulary - 1], device=DEVICE)
     check(tuple(inputs), targets, None, layer, 0.1)
 
 
 @each_turn
-def test_gold_in_every_place(layer: str) -> None:
+def test_gold_in_every_place(layer):
     *inputs, _ = draw(70, 70)
     check(tuple(inputs), torch.randperm(70, device=DEVICE), None, layer)
 
 
 @each_turn
-def test_frequent_gold_tokens(layer: str) -> None:
+def test_frequent_gold_tokens(layer):
     """Many rows of a tile change the sum of one token; which of them does it is no matter."""
     *inputs, _ = draw(300)
     targets = torch.arange(300, device=DEVICE) % 2 * 7
@@ -180,7 +166,7 @@ def test_frequent_gold_tokens(layer: str) -> None:
     check(tuple(inputs), targets, torch.rand(300, device=DEVICE), layer, 0.1)
 
 
-def test_one_row_of_a_tile_brings_what_all_change_in_a_sum() -> None:
+def test_one_row_of_a_tile_brings_what_all_change_in_a_sum():
     """If two did, one might overwrite what the other has brought."""
     *inputs, targets = draw(200)
     targets[:] = torch.tensor([7, IGNORED], device=DEVICE).repeat(100)
@@ -193,7 +179,7 @@ def test_one_row_of_a_tile_brings_what_all_change_in_a_sum() -> None:
 
 
 @each_turn
-def test_rows_that_lie_apart(layer: str) -> None:
+def test_rows_that_lie_apart(layer):
     hidden, weight, bias, targets = draw(90)
     inputs = (
         torch.stack([hidden, hidden], dim=1)[:, 0],
@@ -208,7 +194,7 @@ def test_rows_that_lie_apart(layer: str) -> None:
 @each_turn
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("largest", [30.0, 80.0])
-def test_extreme_logits(layer: str, smoothing: float, largest: float) -> None:
+def test_extreme_logits(layer, smoothing, largest):
     generator = torch.Generator().manual_seed(2)
     logits = (2 * torch.rand(16, VOCABULARY, generator=generator) - 1) * largest
     logits[0] = largest
@@ -224,7 +210,7 @@ def test_extreme_logits(layer: str, smoothing: float, largest: float) -> None:
     # SCONES has no normaliser, which would round there.
     + [(layer, logit) for layer in SCONES_TURNS for logit in (-1e4, 1e4)],
 )
-def test_every_single_gradient_keeps_its_digits(layer: str, logit: float) -> None:
+def test_every_single_gradient_keeps_its_digits(layer, logit):
     logits = torch.full((3, 5), logit)
     logits[1, 2] += 1
     inputs, targets = by_logits(logits), torch.tensor([0, 2, 4], device=DEVICE)
@@ -236,7 +222,7 @@ def test_every_single_gradient_keeps_its_digits(layer: str, logit: float) -> Non
 
 
 @each_turn
-def test_a_bias_that_rules_tokens_out(layer: str) -> None:
+def test_a_bias_that_rules_tokens_out(layer):
     hidden, weight, bias, targets = draw(20)
     bias[::3] = -1e4
     targets.copy_(targets // 3 * 3 + 1).clamp_(max=VOCABULARY - 2)
@@ -244,7 +230,7 @@ def test_a_bias_that_rules_tokens_out(layer: str) -> None:
 
 
 @pytest.mark.parametrize(("rows", "weighted"), [(64, False), (200, False), (130, True)])
-def test_the_product_of_many_rows_does_not_overflow(rows: int, weighted: bool) -> None:
+def test_the_product_of_many_rows_does_not_overflow(rows, weighted):
     """Every 1 + e is 2 where logits are 0: the product of 128 rows is no float32 any more."""
     zeros = torch.zeros(rows, SIZE, device=DEVICE)
     weight = torch.ones(70, SIZE, device=DEVICE)
@@ -256,7 +242,7 @@ def test_the_product_of_many_rows_does_not_overflow(rows: int, weighted: bool) -
     assert loss.item() == pytest.approx(rows * one * (0.5 if weighted else 1), rel=1e-5)
 
 
-def test_small_losses_of_many_rows_add_up() -> None:
+def test_small_losses_of_many_rows_add_up():
     """1 + e is 1 in float32 below 1e-8, but the logarithm of many is not 0."""
     logits = torch.full((4, VOCABULARY), -19.0)
     inputs, targets = by_logits(logits), torch.tensor([IGNORED, 3, IGNORED, 300], device=DEVICE)
@@ -269,7 +255,7 @@ def test_small_losses_of_many_rows_add_up() -> None:
 
 
 @each_turn
-def test_only_the_loss(layer: str) -> None:
+def test_only_the_loss(layer):
     *inputs, targets = draw(40)
     turn, _ = turn_and_rule(layer, 0.1)
     loss, nothing = head.loss_and_gradients(*inputs, targets, None, turn, wanted=False)
@@ -278,7 +264,7 @@ def test_only_the_loss(layer: str) -> None:
 
 
 @each_turn
-def test_rows_that_do_not_count_alone(layer: str) -> None:
+def test_rows_that_do_not_count_alone(layer):
     *inputs, targets = draw(3)
     turn, _ = turn_and_rule(layer)
     targets.fill_(IGNORED)
@@ -288,7 +274,7 @@ def test_rows_that_do_not_count_alone(layer: str) -> None:
 
 
 @each_turn
-def test_no_rows_at_all(layer: str) -> None:
+def test_no_rows_at_all(layer):
     *inputs, targets = draw(0)
     turn, _ = turn_and_rule(layer)
     loss, gradients = head.loss_and_gradients(*inputs, targets, None, turn, wanted=True)
@@ -300,7 +286,7 @@ def test_no_rows_at_all(layer: str) -> None:
 @each_scones_turn
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_shards_of_the_vocabulary_add_up(layer: str, smoothing: float, weighted: bool) -> None:
+def test_shards_of_the_vocabulary_add_up(layer, smoothing, weighted):
     """A shard sees targets below and above its own tokens, which are nobody's gold there."""
     hidden, weight, bias, targets = draw(70)
     weights = torch.rand(70, device=DEVICE) if weighted else None
@@ -326,11 +312,11 @@ def test_shards_of_the_vocabulary_add_up(layer: str, smoothing: float, weighted:
 
 
 @pytest.fixture
-def _hopper(monkeypatch: pytest.MonkeyPatch) -> None:
+def _hopper(monkeypatch):
     monkeypatch.setattr(head, "_streams", lambda device: True)
 
 
-def bf16(*shape: int) -> Tensor:
+def bf16(*shape):
     return torch.zeros(shape, dtype=torch.bfloat16, device=DEVICE)
 
 
@@ -351,7 +337,7 @@ def bf16(*shape: int) -> Tensor:
         (bf16(5, 64), bf16(7, 72)[:, 1:65], False),
     ],
 )
-def test_which_inputs_can_be_streamed(hidden: Tensor, weight: Tensor, can: bool) -> None:
+def test_which_inputs_can_be_streamed(hidden, weight, can):
     assert head._can_stream(hidden, weight) == can
 
 
@@ -366,13 +352,7 @@ def test_which_inputs_can_be_streamed(hidden: Tensor, weight: Tensor, can: bool)
         ((9, 0), None, "3.60.0", False),
     ],
 )
-def test_which_devices_stream(
-    capability: tuple[int, int],
-    hip: str | None,
-    version: str,
-    streams: bool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_which_devices_stream(capability, hip, version, streams, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     monkeypatch.setattr(torch.version, "hip", hip)
     monkeypatch.setattr(head.triton, "__version__", version)
@@ -381,10 +361,10 @@ def test_which_devices_stream(
 
 
 @pytest.mark.usefixtures("_hopper")
-def test_what_can_be_streamed_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_can_be_streamed_is(monkeypatch):
     chunks = []
 
-    def gradient(chunk: Chunk, alpha: float, smoothing: float) -> Tensor:
+    def gradient(chunk, alpha, smoothing):
         chunks.append(chunk)
         return plain_gradient(chunk, alpha, smoothing)
 
@@ -401,7 +381,7 @@ def test_what_can_be_streamed_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("row_tiles", [1, 2, 33, 45, 64])
 @pytest.mark.parametrize("columns", [1, 129, 1000, 8000])
-def test_columns_are_divided_among_all_multiprocessors(row_tiles: int, columns: int) -> None:
+def test_columns_are_divided_among_all_multiprocessors(row_tiles, columns):
     parts = streamed._column_parts(row_tiles, columns, 132)
     tiles = -(-columns // 128)
     assert 1 <= parts <= tiles
@@ -414,16 +394,14 @@ def test_columns_are_divided_among_all_multiprocessors(row_tiles: int, columns: 
 
 
 @pytest.fixture
-def _usable(monkeypatch: pytest.MonkeyPatch) -> None:
+def _usable(monkeypatch):
     make_usable(monkeypatch)
 
 
 @pytest.mark.usefixtures("_usable")
 @each_layer
 @pytest.mark.parametrize("ignore_index", [0, -100])
-def test_the_fused_losses_take_the_kernels(
-    layer: str, ignore_index: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_fused_losses_take_the_kernels(layer, ignore_index, monkeypatch):
     *inputs, targets = draw(12)
     targets[4:6] = ignore_index
     loss_of = fused.fused_scones_loss if layer == "scones" else fused.fused_cross_entropy
@@ -443,9 +421,7 @@ def test_the_fused_losses_take_the_kernels(
 
 @pytest.mark.usefixtures("_usable")
 @each_layer
-def test_gradients_of_many_states_are_near_float64(
-    layer: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gradients_of_many_states_are_near_float64(layer, monkeypatch):
     """They are rounded twice: when they are added up, and when they are scaled."""
     monkeypatch.setattr(head, "_KEPT", 0)
     monkeypatch.setattr(head, "_CHUNK", 128 * 64)
@@ -468,7 +444,7 @@ def test_gradients_of_many_states_are_near_float64(
 @pytest.mark.filterwarnings("ignore:invalid value encountered")
 @each_layer
 @pytest.mark.parametrize("filling", [float("nan"), float("inf")])
-def test_what_stands_under_padding_passes_nowhere(layer: str, filling: float) -> None:
+def test_what_stands_under_padding_passes_nowhere(layer, filling):
     *inputs, targets = draw(3)
     inputs[0][1], targets[1] = filling, 0
     inputs = [tensor.requires_grad_() for tensor in inputs]
@@ -482,7 +458,7 @@ def test_what_stands_under_padding_passes_nowhere(layer: str, filling: float) ->
 
 @pytest.mark.usefixtures("_usable")
 @each_layer
-def test_float64_has_no_kernels_and_is_computed_all_the_same(layer: str) -> None:
+def test_float64_has_no_kernels_and_is_computed_all_the_same(layer):
     *inputs, targets = draw(4)
     targets[2] = 0
     loss_of = fused.fused_scones_loss if layer == "scones" else fused.fused_cross_entropy
@@ -491,7 +467,7 @@ def test_float64_has_no_kernels_and_is_computed_all_the_same(layer: str) -> None
     assert exact.item() == pytest.approx(loss_of(*inputs, targets).item(), rel=1e-5)
 
 
-def test_a_cpu_is_left_to_the_plain_way() -> None:
+def test_a_cpu_is_left_to_the_plain_way():
     from scones.hardware import usable
 
     assert not usable(torch.device("cpu"))

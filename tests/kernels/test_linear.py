@@ -1,25 +1,22 @@
 """Linear layers over rows, against PyTorch's in float64."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from kernel_device import DEVICE
-from torch import Tensor
 from torch.nn import functional
 
 from scones.kernels import linear as kernels
 from scones.kernels.linear import linear, sum_slopes
 
 
-def draw(*shape: int, seed: int) -> Tensor:
+def draw(*shape, seed):
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(*shape, generator=generator).to(DEVICE)
 
 
 @pytest.mark.parametrize("way", ["bias", "no bias", "relu"])
 @pytest.mark.parametrize(("rows", "columns"), [(1, 8), (16, 128), (50, 130), (333, 24)])
-def test_results_and_all_slopes(rows: int, columns: int, way: str) -> None:
+def test_results_and_all_slopes(rows, columns, way):
     inputs = [draw(rows, 8, seed=1), draw(columns, 8, seed=2), draw(columns, seed=3)]
     leaves = [tensor.requires_grad_() for tensor in inputs[: 2 if way == "no bias" else 3]]
     exactly = [tensor.detach().double().requires_grad_() for tensor in leaves]
@@ -36,7 +33,7 @@ def test_results_and_all_slopes(rows: int, columns: int, way: str) -> None:
         torch.testing.assert_close(have.double(), want, rtol=1e-4, atol=2e-5)
 
 
-def test_few_programs_sum_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_programs_sum_many_rows(monkeypatch):
     monkeypatch.setattr(kernels, "_PROGRAMS", 3)
     slopes, results = draw(100, 130, seed=5), draw(100, 130, seed=6)
     cut, total = sum_slopes(slopes, results)
@@ -47,7 +44,7 @@ def test_few_programs_sum_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(total, slopes.sum(dim=0), rtol=1e-5, atol=1e-5)
 
 
-def test_autocast_decides_the_number_format_and_weights_keep_theirs() -> None:
+def test_autocast_decides_the_number_format_and_weights_keep_theirs():
     x, weight, bias = draw(20, 8, seed=1), draw(12, 8, seed=2), draw(12, seed=3)
     leaves = [tensor.requires_grad_() for tensor in (x, weight, bias)]
     with torch.autocast(DEVICE.type, torch.bfloat16):

@@ -1,12 +1,9 @@
 """Bias, residual, dropout and norm in one pass, against all of them in float64."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hashed_dropout import hashed_dropout
 from kernel_device import DEVICE
-from torch import Tensor
 from torch.nn import functional
 
 from scones.kernels import norm
@@ -16,12 +13,12 @@ from scones.kernels.norm import norm as norm_alone
 EPSILON = 1e-5
 
 
-def draw(*shape: int, seed: int) -> Tensor:
+def draw(*shape, seed):
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(*shape, generator=generator).to(DEVICE)
 
 
-def leaves(rows: int, size: int) -> list[Tensor]:
+def leaves(rows, size):
     """The stream, what is added to it, its bias, scale and shift."""
     tensors = [
         2 * draw(rows, size, seed=1) + 1,
@@ -33,21 +30,13 @@ def leaves(rows: int, size: int) -> list[Tensor]:
     return [tensor.requires_grad_() for tensor in tensors]
 
 
-def plainly(
-    x: Tensor,
-    added: Tensor,
-    bias: Tensor,
-    scale: Tensor,
-    shift: Tensor,
-    seed: Tensor,
-    rate: float,
-) -> tuple[Tensor, Tensor]:
+def plainly(x, added, bias, scale, shift, seed, rate):
     added = added + bias
     total = x + (hashed_dropout(added, rate, seed) if rate else added)
     return total, functional.layer_norm(total, scale.shape, scale, shift, EPSILON)
 
 
-def check(rows: int, size: int, rate: float) -> None:
+def check(rows, size, rate):
     seed = torch.tensor(-77, dtype=torch.int32, device=DEVICE)
     inputs = leaves(rows, size)
     exactly = [tensor.detach().double().requires_grad_() for tensor in inputs]
@@ -65,17 +54,17 @@ def check(rows: int, size: int, rate: float) -> None:
 @pytest.mark.parametrize("rate", [0.0, 0.3])
 @pytest.mark.parametrize("size", [16, 48, 512])
 @pytest.mark.parametrize("rows", [1, 4, 23])
-def test_the_sum_its_norm_and_all_slopes(rows: int, size: int, rate: float) -> None:
+def test_the_sum_its_norm_and_all_slopes(rows, size, rate):
     check(rows, size, rate)
 
 
-def test_few_blocks_share_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_blocks_share_many_rows(monkeypatch):
     monkeypatch.setattr(norm, "_BLOCKS", 3)
     check(50, 16, 0.3)
 
 
 @pytest.mark.parametrize("used", [0, 1])
-def test_one_of_the_two_results_may_be_used_alone(used: int) -> None:
+def test_one_of_the_two_results_may_be_used_alone(used):
     seed = torch.zeros((), dtype=torch.int32, device=DEVICE)
     inputs = leaves(5, 16)
     exactly = [tensor.detach().double().requires_grad_() for tensor in inputs]
@@ -91,11 +80,11 @@ def test_one_of_the_two_results_may_be_used_alone(used: int) -> None:
         torch.testing.assert_close(have.double(), want, rtol=1e-4, atol=1e-5)
 
 
-def test_the_seed_decides_what_is_dropped() -> None:
+def test_the_seed_decides_what_is_dropped():
     zeros, ones = torch.zeros(40, 32, device=DEVICE), torch.ones(40, 32, device=DEVICE)
     vector, nothing = torch.ones(32, device=DEVICE), torch.zeros(32, device=DEVICE)
 
-    def total(seed: int, rate: float) -> Tensor:
+    def total(seed, rate):
         number = torch.tensor(seed, dtype=torch.int32, device=DEVICE)
         return add_and_norm(zeros, ones, nothing, vector, vector, EPSILON, number, rate)[0]
 
@@ -105,7 +94,7 @@ def test_the_seed_decides_what_is_dropped() -> None:
     assert torch.equal(total(1, 0.0), ones)
 
 
-def test_where_nothing_is_added_the_stream_stays_and_both_slopes_reach_it() -> None:
+def test_where_nothing_is_added_the_stream_stays_and_both_slopes_reach_it():
     x, scale, shift = draw(9, 16, seed=1), draw(16, seed=3), draw(16, seed=4)
     leaves = [tensor.requires_grad_() for tensor in (x, scale, shift)]
     exactly = [tensor.detach().double().requires_grad_() for tensor in leaves]
@@ -120,7 +109,7 @@ def test_where_nothing_is_added_the_stream_stays_and_both_slopes_reach_it() -> N
         torch.testing.assert_close(have.double(), want, rtol=1e-4, atol=1e-5)
 
 
-def test_a_stream_in_bf16_is_added_up_in_float32() -> None:
+def test_a_stream_in_bf16_is_added_up_in_float32():
     inputs = [tensor.detach() for tensor in leaves(7, 32)]
     short = [tensor.bfloat16() for tensor in inputs[:2]]
     total, normed = add_and_norm(

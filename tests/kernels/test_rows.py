@@ -1,7 +1,5 @@
 """Passes before and after the output layer, against PyTorch's operations."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from kernel_device import DEVICE
@@ -11,7 +9,7 @@ from scones.kernels.head import scaled, without_ignored
 
 
 @pytest.mark.parametrize(("rows", "size"), [(0, 8), (1, 8), (7, 48), (20, 512)])
-def test_ignored_rows_become_zeros_even_where_they_are_not_numbers(rows: int, size: int) -> None:
+def test_ignored_rows_become_zeros_even_where_they_are_not_numbers(rows, size):
     generator = torch.Generator().manual_seed(rows)
     hidden = torch.randn(rows, 2 * size, generator=generator).to(DEVICE)[:, :size]
     targets = torch.randint(4, (rows,), generator=generator).to(DEVICE)
@@ -23,7 +21,7 @@ def test_ignored_rows_become_zeros_even_where_they_are_not_numbers(rows: int, si
 
 
 @pytest.mark.parametrize("shape", [(0,), (5,), (70, 130)])
-def test_numbers_are_scaled_into_another_format(shape: tuple[int, ...]) -> None:
+def test_numbers_are_scaled_into_another_format(shape):
     numbers = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(DEVICE)
     factor = torch.tensor(0.25, device=DEVICE)
     assert torch.equal(scaled(numbers, factor, torch.float32), numbers * 0.25)

@@ -1,11 +1,8 @@
 """Dropping numbers by a hash is as good as dropping them at random."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hashed_dropout import hashed_dropout
-from torch import Tensor
 
 from scones.model.transformer import Dropout, DropoutSeeds
 
@@ -13,15 +10,15 @@ ROWS, SIZE = 512, 256
 COUNT = ROWS * SIZE
 
 
-def seed_of(number: int) -> Tensor:
+def seed_of(number):
     return torch.tensor(number, dtype=torch.int32)
 
 
-def kept(seed: int, rate: float = 0.5) -> Tensor:
+def kept(seed, rate=0.5):
     return hashed_dropout(torch.ones(ROWS, SIZE), rate, seed_of(seed)) > 0
 
 
-def likeness(left: Tensor, right: Tensor) -> float:
+def likeness(left, right):
     """The correlation of two masks, in standard deviations of chance."""
     left, right = (mask.flatten().double() - mask.double().mean() for mask in (left, right))
     return float((left * right).mean() / (left.std() * right.std()) * left.numel() ** 0.5)
@@ -32,7 +29,7 @@ SEEDS = [0, 1, 77, -5, 2**31 - 1, -(2**31), 0x5EED]
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("rate", [0.05, 0.1, 0.3, 0.5, 0.9])
-def test_the_share_that_is_dropped_and_the_scale_of_the_rest(seed: int, rate: float) -> None:
+def test_the_share_that_is_dropped_and_the_scale_of_the_rest(seed, rate):
     x = torch.linspace(-3, 5, COUNT).view(ROWS, SIZE)
     found = hashed_dropout(x, rate, seed_of(seed))
     mask = kept(seed, rate)
@@ -41,35 +38,17 @@ def test_the_share_that_is_dropped_and_the_scale_of_the_rest(seed: int, rate: fl
     torch.testing.assert_close(found, torch.where(mask, x / (1 - rate), 0.0))
 
 
-def test_the_seed_decides() -> None:
-    assert torch.equal(kept(9), kept(9))
-    masks = [kept(seed) for seed in SEEDS]
-    for index, mask in enumerate(masks):
-        for other in masks[:index]:
-            assert abs(likeness(mask, other)) < 5
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("apart", [1, 2, 3, 16, SIZE, 2 * SIZE, 32 * SIZE, COUNT // 2])
-def test_numbers_apart_are_dropped_independently(seed: int, apart: int) -> None:
+def test_numbers_apart_are_dropped_independently(seed, apart):
     mask = kept(seed).flatten()
     assert abs(likeness(mask[:-apart], mask[apart:])) < 5
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_no_row_and_no_column_is_dropped_more_than_others(seed: int) -> None:
-    mask = kept(seed).double()
-    for dim, length in ((0, ROWS), (1, SIZE)):
-        shares = mask.mean(dim=dim)
-        chance = 0.5 / length**0.5
-        assert (shares - 0.5).abs().max() < 5.5 * chance
-        assert shares.std().item() == pytest.approx(chance, rel=0.25)
 
 
 # The seeds.
 
 
-def test_every_place_has_its_own_seed_and_every_step_new_ones() -> None:
+def test_every_place_has_its_own_seed_and_every_step_new_ones():
     seeds = DropoutSeeds()
     assert [seeds.new_index() for _ in range(50)] == list(range(50))
     torch.manual_seed(8)
@@ -91,7 +70,7 @@ def test_every_place_has_its_own_seed_and_every_step_new_ones() -> None:
 # The module.
 
 
-def test_in_plain_code_pytorch_drops_and_nothing_outside_training_or_at_a_rate_of_0() -> None:
+def test_in_plain_code_pytorch_drops_and_nothing_outside_training_or_at_a_rate_of_0():
     x = torch.ones(100, 100)
     dropout = Dropout(0.25, DropoutSeeds()).train()
     torch.manual_seed(1)

@@ -1,9 +1,6 @@
 import json
 import os
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -13,11 +10,12 @@ from scones.errors import SconesError
 from scones.files import file_digest as digest
 from scones.files import read_json
 from scones.model.config import ModelConfig
-from scones.model.folder import ModelFacts, ModelFolder, Storage, read_facts
+from scones.model.folder import ModelFacts, ModelFolder, read_facts
 from scones.model.transformer import Transformer
+from tests.damage import flip_a_bit, truncate
 
 
-def small_model(tied: bool = True, seed: int = 3) -> Transformer:
+def small_model(tied=True, seed=3):
     torch.manual_seed(seed)
     config = ModelConfig(50, 2, 3, 32, 4, 48, 0.1, 0.1, tied_embeddings=tied, max_length=64)
     model = Transformer(config)
@@ -27,13 +25,13 @@ def small_model(tied: bool = True, seed: int = 3) -> Transformer:
     return model.eval()
 
 
-def folder_of(model: Transformer) -> ModelFolder:
+def folder_of(model):
     facts = ModelFacts({"layer": "scones", "alpha": 0.5}, "de", "en")
     return ModelFolder(model, b"pieces", facts)
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_hugging_face_gives_the_same_logits(tied: bool, tmp_path: Path) -> None:
+def test_hugging_face_gives_the_same_logits(tied, tmp_path):
     """`test_tokenizer.py` opens a folder where scones is not installed, which takes its time."""
     from transformers import AutoModelForSeq2SeqLM
 
@@ -55,16 +53,14 @@ def test_hugging_face_gives_the_same_logits(tied: bool, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_a_saved_model_is_the_model(
-    tied: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_saved_model_is_the_model(tied, tmp_path, monkeypatch):
     from scones.model import folder
 
     model = small_model(tied)
     folder_of(model).save(tmp_path / "model")
     with pytest.raises(SconesError, match="exists already"):
         folder_of(model).save(tmp_path / "model")
-    read: list[Path] = []
+    read = []
     monkeypatch.setattr(folder, "read_json", lambda path: read.append(path) or read_json(path))
     again = ModelFolder.load(tmp_path / "model")
     assert read == [tmp_path / "model" / "config.json"]  # once
@@ -76,18 +72,18 @@ def test_a_saved_model_is_the_model(
     assert torch.equal(model.positions, again.model.positions)
 
 
-def without(name: str) -> Callable[[Path], None]:
+def without(name):
     return lambda folder: (folder / name).unlink()
 
 
-def cut(name: str) -> Callable[[Path], None]:
-    return lambda folder: os.truncate(folder / name, (folder / name).stat().st_size - 10)
+def cut(name):
+    return lambda folder: truncate(folder / name)
 
 
-def config(change: Callable[[dict[str, Any]], None]) -> Callable[[Path], None]:
+def config(change):
     """Change what is read from config.json."""
 
-    def damage(folder: Path) -> None:
+    def damage(folder):
         content = json.loads((folder / "config.json").read_text())
         change(content)
         (folder / "config.json").write_text(json.dumps(content))
@@ -95,10 +91,10 @@ def config(change: Callable[[dict[str, Any]], None]) -> Callable[[Path], None]:
     return damage
 
 
-def number(file: str, tensor: str, value: float) -> Callable[[Path], None]:
+def number(file, tensor, value):
     """Replace the third row of a tensor."""
 
-    def damage(folder: Path) -> None:
+    def damage(folder):
         tensors = load_file(folder / file)
         tensors[tensor][3] = value
         save_file(tensors, folder / file)
@@ -147,9 +143,7 @@ FLOATS, INT8 = "model.safetensors", "model.int8.safetensors"
         ),
     ],
 )
-def test_a_damaged_folder_is_refused(
-    storage: Storage, damage: Callable[[Path], None], sentence: str, tmp_path: Path
-) -> None:
+def test_a_damaged_folder_is_refused(storage, damage, sentence, tmp_path):
     folder_of(small_model()).save(tmp_path / "model", storage=storage)
     config(lambda all: all["scones"].pop("digests"))(tmp_path / "model")  # as in earlier versions
     damage(tmp_path / "model")
@@ -157,15 +151,9 @@ def test_a_damaged_folder_is_refused(
         ModelFolder.load(tmp_path / "model")
 
 
-def flip(name: str) -> Callable[[Path], None]:
-    """Change a byte in the middle, after which the file is as well-formed as before."""
-
-    def damage(folder: Path) -> None:
-        content = bytearray((folder / name).read_bytes())
-        content[len(content) // 2] ^= 1
-        (folder / name).write_bytes(content)
-
-    return damage
+def flip(name):
+    """Change a bit in the middle, after which the file is as well-formed as before."""
+    return lambda folder: flip_a_bit(folder / name)
 
 
 @pytest.mark.parametrize(
@@ -185,9 +173,7 @@ def flip(name: str) -> Callable[[Path], None]:
         (config(lambda all: all["scones"].update(source_language="\ud800")), "not valid JSON"),
     ],
 )
-def test_damage_that_leaves_a_folder_well_formed_is_noticed(
-    damage: Callable[[Path], None], sentence: str, tmp_path: Path
-) -> None:
+def test_damage_that_leaves_a_folder_well_formed_is_noticed(damage, sentence, tmp_path):
     folder_of(small_model()).save(tmp_path / "model")
     ModelFolder.load(tmp_path / "model")
     damage(tmp_path / "model")
@@ -196,12 +182,10 @@ def test_damage_that_leaves_a_folder_well_formed_is_noticed(
             ModelFolder.load(tmp_path / "model")
 
 
-def test_weights_are_read_once_more_when_they_have_changed_or_when_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_are_read_once_more_when_they_have_changed_or_when_asked(tmp_path, monkeypatch):
     from scones import cache
 
-    read: list[str] = []
+    read = []
     monkeypatch.setattr(cache, "file_digest", lambda path: read.append(path.name) or digest(path))
     monkeypatch.setattr(cache, "_SETTLED", 0)
     folder_of(small_model()).save(tmp_path / "model")
@@ -218,9 +202,7 @@ def test_weights_are_read_once_more_when_they_have_changed_or_when_asked(
     assert read == [FLOATS] * 5
 
 
-def test_a_model_that_is_replaced_file_by_file_is_whole_at_every_moment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_is_replaced_file_by_file_is_whole_at_every_moment(tmp_path, monkeypatch):
     """A run saves so; whoever is killed between two files leaves a folder that can be opened."""
     from scones.model import folder
 
@@ -234,7 +216,7 @@ def test_a_model_that_is_replaced_file_by_file_is_whole_at_every_moment(
         assert torch.equal(found[name], tensor), name
 
 
-def test_what_a_folder_says_is_kept_as_it_was_said(tmp_path: Path) -> None:
+def test_what_a_folder_says_is_kept_as_it_was_said(tmp_path):
     section = {
         "format": 1,
         "output": {"layer": "softmax"},

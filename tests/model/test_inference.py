@@ -1,11 +1,8 @@
 """A model laid out for translating on a GPU computes what the model itself computes."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from kernel_device import DEVICE
-from torch import Tensor
 
 from scones.kernels import PackedTokens, Spans
 from scones.model.config import ModelConfig
@@ -18,7 +15,7 @@ SENTENCES = [[5, 6, 7], [8, 9, 10, 11, 12, 13], [4], list(range(3, 43))]
 
 
 @pytest.fixture(params=[True, False], ids=["tied", "untied"], scope="module")
-def model(request: pytest.FixtureRequest) -> Transformer:
+def model(request):
     """One whose biases are not zero either, and whose decoder is not as deep as its encoder."""
     config = ModelConfig(
         VOCABULARY, 1, 2, SIZE, 2, 64, 0.1, 0.1, tied_embeddings=request.param, max_length=64
@@ -32,7 +29,7 @@ def model(request: pytest.FixtureRequest) -> Transformer:
     return model.to(DEVICE)
 
 
-def packed(sentences: list[list[int]]) -> PackedTokens:
+def packed(sentences):
     lengths = [len(sentence) + 1 for sentence in sentences]
     starts = torch.tensor([0, *lengths], device=DEVICE).cumsum(0).int()
     ids = torch.tensor([token for s in sentences for token in (*s, END)], device=DEVICE)
@@ -40,7 +37,7 @@ def packed(sentences: list[list[int]]) -> PackedTokens:
     return PackedTokens(ids, places, Spans(starts, max(lengths)))
 
 
-def encoded(inference: Inference, sentences: list[list[int]]) -> Sources:
+def encoded(inference, sentences):
     """Encode into the middle of a pool that is larger than it need be."""
     source, before = packed(sentences), 3
     rows = len(source.ids_N)
@@ -51,12 +48,12 @@ def encoded(inference: Inference, sentences: list[list[int]]) -> Sources:
     return Sources(pool, starts.int(), lengths.int())
 
 
-def alone(sentence: list[int]) -> Tensor:
+def alone(sentence):
     return torch.tensor([[*sentence, END]], device=DEVICE)
 
 
 @torch.inference_mode()
-def test_sources_are_encoded_to_the_models_keys_and_values(model: Transformer) -> None:
+def test_sources_are_encoded_to_the_models_keys_and_values(model):
     sources = encoded(Inference(model, torch.float32), SENTENCES)
     for index, sentence in enumerate(SENTENCES):
         start, length = int(sources.starts_N[index]), int(sources.lengths_N[index])
@@ -70,7 +67,7 @@ def test_sources_are_encoded_to_the_models_keys_and_values(model: Transformer) -
 
 
 @torch.inference_mode()
-def test_steps_are_the_models_steps_wherever_rows_are(model: Transformer) -> None:
+def test_steps_are_the_models_steps_wherever_rows_are(model):
     """Every row begins at another step, and writes tokens of its own."""
     inference, steps, delays = Inference(model, torch.float32), 4, [0, 2, 2, 1]
     sources = encoded(inference, SENTENCES)
@@ -95,7 +92,7 @@ def test_steps_are_the_models_steps_wherever_rows_are(model: Transformer) -> Non
 
 
 @torch.inference_mode()
-def test_a_row_goes_on_from_another_one_by_its_owners(model: Transformer) -> None:
+def test_a_row_goes_on_from_another_one_by_its_owners(model):
     """What a hypothesis has seen stays where it was written: reordering is a list of rows."""
     inference, source, beams = Inference(model, torch.float32), [5, 9, 23, 4], 3
     sources = encoded(inference, [source])
@@ -118,7 +115,7 @@ def test_a_row_goes_on_from_another_one_by_its_owners(model: Transformer) -> Non
         tokens = torch.randint(2, VOCABULARY, (beams,), generator=generator).to(DEVICE)
 
 
-def test_the_bias_of_the_output_keeps_its_digits_in_bf16() -> None:
+def test_the_bias_of_the_output_keeps_its_digits_in_bf16():
     bias = torch.linspace(-17.77, 9.13, VOCABULARY, device=DEVICE)
     head = _Head(torch.zeros(VOCABULARY, SIZE, device=DEVICE), bias, torch.bfloat16)
     columns = head._weight[:, SIZE:].double().sum(dim=1)

@@ -1,18 +1,11 @@
 """A prepacked model says what the model says, whatever steps beside it, and leaves it alone."""
 
-from __future__ import annotations
-
-from dataclasses import replace
-from pathlib import Path
-
 import pytest
 import torch
 
 from scones.model.config import ModelConfig
 from scones.model.folder import ModelFolder
 from scones.model.transformer import PrepackedLinear, Transformer, prepacked
-from scones.outputs.scones import Scones
-from scones.search.engine import SearchOptions, search_corpus, searcher
 from scones.text import END
 
 pytestmark = pytest.mark.skipif(
@@ -22,7 +15,7 @@ pytestmark = pytest.mark.skipif(
 SOURCES = torch.tensor([[5, 6, 7, 1], [8, 9, 1, 0], [4, 1, 0, 0]])
 
 
-def random_model(max_length: int, end_bias: float = 0.0) -> Transformer:
+def random_model(max_length, end_bias=0.0):
     """A model of two layers, so that one layer's cache cannot pass for the other's."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(4)
@@ -36,24 +29,14 @@ def random_model(max_length: int, end_bias: float = 0.0) -> Transformer:
 
 
 @torch.inference_mode()
-def test_a_prepacked_model_gives_the_same_logits(tiny_model: Path) -> None:
-    model = ModelFolder.load(tiny_model).model
-    source, target = torch.tensor([[5, 6, 7, 1], [8, 9, 1, 0]]), torch.tensor([[0, 4], [0, 11]])
-    fast = prepacked(model)
-    torch.testing.assert_close(
-        fast.logits(fast(source, target)), model.logits(model(source, target))
-    )
-
-
-@torch.inference_mode()
-def test_batches_that_step_together_stay_what_they_are_alone() -> None:
+def test_batches_that_step_together_stay_what_they_are_alone():
     model = random_model(max_length=60)
     fast = prepacked(model)
     written = torch.randint(3, 40, (3, 60), generator=torch.Generator().manual_seed(1))
     written[:, 0] = 0
     expected = model.logits(model(SOURCES, written))
 
-    def check(rows: list[int], positions: list[int]) -> None:
+    def check(rows, positions):
         """Feed the state the next token of these rows, each at its own position."""
         logits = fast.step(state, written[rows, positions])
         torch.testing.assert_close(logits, expected[rows, positions], rtol=1e-4, atol=1e-4)
@@ -71,7 +54,7 @@ def test_batches_that_step_together_stay_what_they_are_alone() -> None:
 
 
 @torch.inference_mode()
-def test_beams_of_batches_that_step_together_are_reordered_each_for_itself() -> None:
+def test_beams_of_batches_that_step_together_are_reordered_each_for_itself():
     model = random_model(max_length=60)
     fast = prepacked(model)
     state = fast.start(SOURCES[:1], 2)
@@ -85,25 +68,7 @@ def test_beams_of_batches_that_step_together_are_reordered_each_for_itself() -> 
         torch.testing.assert_close(logits[row], model.logits(hidden)[0, -1], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("options", [SearchOptions(), SearchOptions("beam", beam_size=3, n_best=3)])
-def test_a_corpus_in_many_small_batches_is_translated_as_in_one(options: SearchOptions) -> None:
-    model = random_model(max_length=24, end_bias=2.0)
-    random = torch.Generator().manual_seed(2)
-    lengths = torch.randint(1, 12, (40,), generator=random).tolist()
-    sources = [torch.randint(3, 40, (n,), generator=random).tolist() for n in lengths]
-    expected = search_corpus(model, Scones(), sources, options)
-    # They end at many places, and some only at the last position that the model has.
-    assert len({len(best.tokens) for best, *_ in expected}) > 3
-    assert sum(best.finished for best, *_ in expected) > 5
-    for max_tokens in (1, 30, 100, 8192):
-        found = searcher(model, Scones()).search(sources, replace(options, max_tokens=max_tokens))
-        for left, right in zip(expected, found, strict=True):
-            for one, other in zip(left, right, strict=True):
-                assert (one.tokens, one.finished) == (other.tokens, other.finished)
-                assert other.token_log_probs == pytest.approx(one.token_log_probs, abs=1e-4)
-
-
-def test_the_model_itself_is_as_it_was(tiny_models: Path) -> None:
+def test_the_model_itself_is_as_it_was(tiny_models):
     model = ModelFolder.load(tiny_models / "scones").model
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     fast = prepacked(model)

@@ -1,7 +1,6 @@
 """The Hugging Face tokenizer splits and joins as SentencePiece does, with and without scones."""
 
-from __future__ import annotations
-
+import ast
 import io
 import json
 import random
@@ -9,7 +8,6 @@ import subprocess
 import sys
 import unicodedata
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -52,20 +50,20 @@ HARD = [
 ]
 
 
-def both(model: bytes) -> tuple[SentencePieceProcessor, Tokenizer]:
+def both(model):
     files = tokenizer_files(model, 64)
     theirs = Tokenizer.from_str(json.dumps(files["tokenizer.json"]))
     theirs.encode_special_tokens = files["tokenizer_config.json"]["split_special_tokens"]
     return SentencePieceProcessor(model_proto=model), theirs
 
 
-def check(ours: SentencePieceProcessor, theirs: Tokenizer, text: str) -> None:
+def check(ours, theirs, text):
     ids = ours.encode(text)
     assert theirs.encode(text).ids == [*ids, 1], ascii(text[:100])
     assert theirs.decode([*ids, 1, 0]) == ours.decode(ids), ascii(text[:100])
 
 
-def trained(tea_pairs: list[tuple[str, str]], **options: Any) -> bytes:
+def trained(tea_pairs, **options):
     model = io.BytesIO()
     SentencePieceTrainer.train(
         sentence_iterator=iter([text for pair in tea_pairs for text in pair]),
@@ -81,16 +79,16 @@ def trained(tea_pairs: list[tuple[str, str]], **options: Any) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def pair(tiny_subwords: bytes) -> tuple[SentencePieceProcessor, Tokenizer]:
+def pair(tiny_subwords):
     return both(tiny_subwords)
 
 
 @pytest.mark.parametrize("text", HARD, ids=range(len(HARD)))
-def test_hard_texts_get_the_same_ids_and_come_back_the_same(pair, text: str) -> None:
+def test_hard_texts_get_the_same_ids_and_come_back_the_same(pair, text):
     check(*pair, text)
 
 
-def test_every_character_gets_the_same_ids(pair) -> None:
+def test_every_character_gets_the_same_ids(pair):
     guard = 0xFDD0  # a noncharacter that the tokenizer keeps for itself
     codes = [c for c in range(0x20000) if not 0xD800 <= c < 0xE000 and c != guard]
     for start in range(0, len(codes), 64):
@@ -102,13 +100,13 @@ NOT_MARKS = st.characters(exclude_categories=["Cs", "M"], exclude_characters="\u
 
 @settings(max_examples=300)
 @given(st.text(NOT_MARKS) | st.text("ab.<>/spad0x41unk▁ \t\n"))
-def test_any_text_gets_the_same_ids(pair, text: str) -> None:
+def test_any_text_gets_the_same_ids(pair, text):
     check(*pair, text)
 
 
 @settings(max_examples=200)
 @given(st.lists(st.tuples(st.sampled_from("aeouyAEOcsnäâêôơưăæкиαか가"), NOT_MARKS), max_size=8))
-def test_composed_and_decomposed_letters_get_the_same_ids(pair, letters) -> None:
+def test_composed_and_decomposed_letters_get_the_same_ids(pair, letters):
     text = "".join(letter + other for letter, other in letters)
     for form in ("NFC", "NFD", "NFKD"):
         check(*pair, unicodedata.normalize(form, text))
@@ -116,11 +114,11 @@ def test_composed_and_decomposed_letters_get_the_same_ids(pair, letters) -> None
 
 @settings(max_examples=200)
 @given(st.text("".join(map(chr, [*range(0x5D0, 0x5EB), *range(0x591, 0x5BE)]))))
-def test_marks_keep_the_order_in_which_they_are_written(pair, text: str) -> None:
+def test_marks_keep_the_order_in_which_they_are_written(pair, text):
     check(*pair, text)
 
 
-def test_any_pieces_join_to_the_same_text(pair) -> None:
+def test_any_pieces_join_to_the_same_text(pair):
     ours, theirs = pair
     choose = random.Random(5)
     words = [0, 1, *range(3 + 256, len(ours))]
@@ -146,7 +144,7 @@ def test_any_pieces_join_to_the_same_text(pair) -> None:
     ],
     ids=str,
 )
-def test_other_sentencepiece_models(tea_pairs, options: dict[str, Any]) -> None:
+def test_other_sentencepiece_models(tea_pairs, options):
     ours, theirs = both(trained(tea_pairs, **options))
     for text in [*HARD, "<2de> Anna [MASK][PAD]", *(text for pair in tea_pairs for text in pair)]:
         ids = ours.encode(text)
@@ -156,7 +154,7 @@ def test_other_sentencepiece_models(tea_pairs, options: dict[str, Any]) -> None:
             assert one_unknown(theirs.encode(text).ids) == [*ids, 1], ascii(text[:100])
 
 
-def one_unknown(ids: list[int]) -> list[int]:
+def one_unknown(ids):
     return [i for before, i in zip([0, *ids], ids, strict=False) if (before, i) != (2, 2)]
 
 
@@ -170,9 +168,7 @@ def one_unknown(ids: list[int]) -> list[int]:
     ],
     ids=str,
 )
-def test_models_without_a_like_are_left_out(
-    tea_pairs, options: dict[str, Any], reason: str, tmp_path: Path, monkeypatch: Any
-) -> None:
+def test_models_without_a_like_are_left_out(tea_pairs, options, reason, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("rules.tsv").write_text("61 65\tE4\n")
     with pytest.raises(NoTokenizerError, match=f"There is no Hugging Face tokenizer.*{reason}"):
@@ -181,13 +177,13 @@ def test_models_without_a_like_are_left_out(
 
 @settings(max_examples=100)
 @given(keep=st.sampled_from([0, 1, 5, 100, 3000, -1]), raw=st.binary(max_size=60))
-def test_anything_else_is_called_damaged(tiny_subwords: bytes, keep: int, raw: bytes) -> None:
+def test_anything_else_is_called_damaged(tiny_subwords, keep, raw):
     for model in (tiny_subwords[:keep], raw):
         with pytest.raises(SconesError, match="is damaged"):
             tokenizer_files(model, 64)
 
 
-def test_a_folder_without_a_tokenizer_says_why(tiny_model: Path, tea_pairs, tmp_path: Path) -> None:
+def test_a_folder_without_a_tokenizer_says_why(tiny_model, tea_pairs, tmp_path):
     from scones.model.folder import ModelFolder
 
     folder = ModelFolder.load(tiny_model)
@@ -199,62 +195,25 @@ def test_a_folder_without_a_tokenizer_says_why(tiny_model: Path, tea_pairs, tmp_
     assert "AutoTokenizer.from_pretrained" in (tiny_model / "README.md").read_text()
 
 
-def test_writing_needs_no_other_library(
-    tiny_subwords: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_writing_needs_no_other_library(tiny_subwords, monkeypatch):
     for name in ("sentencepiece", "google.protobuf", "tokenizers", "transformers"):
         monkeypatch.setitem(sys.modules, name, None)
     assert [*tokenizer_files(tiny_subwords, 64)] == ["tokenizer.json", "tokenizer_config.json"]
 
 
-HUGGING_FACE = """
-import json, sys
-sys.modules["scones"] = None  # opening the folder must not need it
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
-model = AutoModelForSeq2SeqLM.from_pretrained(sys.argv[1])
-texts = json.load(sys.stdin)
-
-def translate(texts):
-    batch = tokenizer(texts, return_tensors="pt", padding=True)
-    longest = min(2 * batch.input_ids.shape[1] + 21, model.generation_config.max_length)
-    ids = model.generate(**batch, max_length=longest)
-    return tokenizer.batch_decode(ids, skip_special_tokens=True)
-
-json.dump({
-    "alone": [translate([text])[0] for text in texts],
-    "together": translate(texts),
-    "ids": tokenizer("Anna</s> <pad> <0x41>").input_ids,
-    "special": [tokenizer.pad_token_id, tokenizer.eos_token_id, tokenizer.unk_token_id],
-    "bos": tokenizer.bos_token,
-    "size": len(tokenizer),
-    "longest": tokenizer.model_max_length,
-}, sys.stdout)
-"""
-
-
 @pytest.mark.slow
-def test_hugging_face_translates_as_we_do_without_scones(
-    tiny_model: Path, tiny_subwords: bytes, tea_pairs
-) -> None:
+def test_the_cards_program_translates_as_we_do_without_scones(tiny_model, tea_pairs):
     import scones
 
     texts = [source for source, _ in tea_pairs[:20]]
-    done = subprocess.run(
-        [sys.executable, "-c", HUGGING_FACE, str(tiny_model)],
-        input=json.dumps(texts),
-        capture_output=True,
-        text=True,
-    )
+    card = (tiny_model / "README.md").read_text()
+    program = card.split("```python\n")[2].split("```")[0]
+    program = program.replace("path/to/this/folder", str(tiny_model))
+    program = program.replace('["…"]', json.dumps(texts)).replace("=True)[0])", "=True))")
+    program = "import sys\nsys.modules['scones'] = None\n" + program
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    theirs = json.loads(done.stdout)
     ours = [found[0] for found in scones.load(tiny_model, device="cpu").translate(texts)]
-    assert len({translation.text for translation in ours}) > 5
-    assert theirs["alone"] == [translation.text for translation in ours]
-    for together, translation in zip(theirs["together"], ours, strict=True):
-        assert together == translation.text or not translation.finished
-    processor = SentencePieceProcessor(model_proto=tiny_subwords)
-    assert theirs["ids"] == [*processor.encode("Anna</s> <pad> <0x41>"), 1]
-    assert (theirs["special"], theirs["bos"]) == ([0, 1, 2], None)
-    assert (theirs["size"], theirs["longest"]) == (len(processor), 64)
+    assert len({translation.text for translation in ours if translation.finished}) > 5
+    for theirs, translation in zip(ast.literal_eval(done.stdout), ours, strict=True):
+        assert theirs == translation.text or not translation.finished

@@ -1,9 +1,6 @@
 """The losses refuse what they cannot mean, in one sentence and without a look at any tensor."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
@@ -39,7 +36,7 @@ each_loss = pytest.mark.parametrize(("loss", "tensors"), LOSSES.items())
 
 @each_loss
 @pytest.mark.parametrize(("name", "change", "sentence"), MISFITS)
-def test_what_does_not_fit(loss: Any, tensors: Any, name: str, change: Any, sentence: str) -> None:
+def test_what_does_not_fit(loss, tensors, name, change, sentence):
     if name in tensors:
         with pytest.raises(SconesError, match=sentence):
             loss(*(tensors | {name: change(tensors[name])}).values())
@@ -47,7 +44,7 @@ def test_what_does_not_fit(loss: Any, tensors: Any, name: str, change: Any, sent
 
 @each_loss
 @pytest.mark.parametrize("value", [-1.0, 1e13, float("nan"), float("inf")])
-def test_options_out_of_bounds(loss: Any, tensors: Any, value: float) -> None:
+def test_options_out_of_bounds(loss, tensors, value):
     with pytest.raises(SconesError, match=rf"label_smoothing must be in \[0, 1\), not {value}"):
         loss(*tensors.values(), label_smoothing=value)
     if loss is not scones.fused_cross_entropy:
@@ -55,13 +52,13 @@ def test_options_out_of_bounds(loss: Any, tensors: Any, value: float) -> None:
             loss(*tensors.values(), alpha=value)
 
 
-def test_no_number_in_a_tensor_is_looked_at() -> None:
+def test_no_number_in_a_tensor_is_looked_at():
     logits, targets, alpha = (one.to("meta") for one in (*LOGITS.values(), torch.tensor(0.5)))
     assert scones.scones_loss(logits, targets, alpha).is_meta
 
 
 @pytest.mark.parametrize(("trace", "loss"), TRACED)
-def test_a_traced_loss_computes_and_refuses_the_same(trace: Any, loss: Any) -> None:
+def test_a_traced_loss_computes_and_refuses_the_same(trace, loss):
     first, *others, targets = LOSSES[loss].values()
     traced = trace(lambda first, targets: loss(first, *others, targets))
     for golds in (targets, targets.to(torch.uint8)):  # any whole numbers will do

@@ -1,14 +1,10 @@
 """Two processes with half a vocabulary each have the loss and the gradients of one with all."""
 
-from __future__ import annotations
-
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, distributed, multiprocessing
+from torch import distributed, multiprocessing
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import scones
@@ -24,18 +20,18 @@ class Collectives(TorchDispatchMode):
 
     allowed = False
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
-        self.sent: list[str] = []
+        self.sent = []
 
-    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
         if "c10d" in op.namespace:
             assert self.allowed, f"{op} before there is a gradient"
             self.sent.append(op._opname)
         return op(*args, **(kwargs or {}))
 
 
-def draw_inputs(dtype: torch.dtype) -> tuple[tuple[Tensor, ...], Tensor]:
+def draw_inputs(dtype):
     generator = torch.Generator().manual_seed(3)
     shapes = ((2, 4, SIZE), (VOCABULARY, SIZE), (VOCABULARY,))
     inputs = tuple(
@@ -44,7 +40,7 @@ def draw_inputs(dtype: torch.dtype) -> tuple[tuple[Tensor, ...], Tensor]:
     return inputs, torch.tensor([[3, 10, 5, 0], [6, 1, 0, 0]])
 
 
-def check_shard(rank: int, place: str) -> None:
+def check_shard(rank, place):
     """What each process does; an assertion that fails here fails the test."""
     torch.set_num_threads(1)
     distributed.init_process_group(
@@ -57,18 +53,18 @@ def check_shard(rank: int, place: str) -> None:
     distributed.destroy_process_group()
 
 
-def check_equal_to_unsharded(rank: int, dtype: torch.dtype, options: tuple[float, float]) -> None:
+def check_equal_to_unsharded(rank, dtype, options):
     (hidden, weight, bias), targets = draw_inputs(dtype)
     whole = scones.fused_scones_loss(hidden, weight, bias, targets, *options)
     expected = torch.autograd.grad(3 * whole, (hidden, weight, bias))
 
     mine = slice(BOUNDS[rank], BOUNDS[rank + 1])
     leaves = tuple(tensor.detach()[mine].requires_grad_() for tensor in (weight, bias))
-    made: list[tuple[Tensor, ...]] = []
+    made = []
     compute = fused.loss_and_gradients
     with Collectives() as collectives, pytest.MonkeyPatch.context() as patch:
 
-        def computed(*inputs: Any, wanted: bool) -> Any:
+        def computed(*inputs, wanted):
             total, gradients = compute(*inputs, wanted=wanted)
             made.append(tuple(gradient.clone() for gradient in gradients))
             collectives.allowed = True
@@ -94,7 +90,7 @@ def check_equal_to_unsharded(rank: int, dtype: torch.dtype, options: tuple[float
     torch.testing.assert_close(value, whole.detach(), **tolerance)
 
 
-def check_shards_that_overlap() -> None:
+def check_shards_that_overlap():
     (hidden, weight, bias), targets = draw_inputs(torch.float32)
     assert scones.sharded_scones_loss(hidden, weight, bias, targets, 0).isnan()
     assert scones.sharded_scones_loss(hidden, weight, bias, targets, VOCABULARY).isnan()
@@ -102,17 +98,17 @@ def check_shards_that_overlap() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="gloo meets in a file here")
-def test_two_processes_equal_one_and_send_nothing_before_the_gradient(tmp_path: Path) -> None:
+def test_two_processes_equal_one_and_send_nothing_before_the_gradient(tmp_path):
     multiprocessing.spawn(check_shard, (str(tmp_path),), nprocs=2)
 
 
-def test_without_processes_it_says_so() -> None:
+def test_without_processes_it_says_so():
     (hidden, weight, bias), targets = draw_inputs(torch.float32)
     with pytest.raises(SconesError, match="init_process_group first, or use fused_scones_loss"):
         scones.sharded_scones_loss(hidden, weight, bias, targets, 0)
 
 
-def test_shards_add_up_without_any_process() -> None:
+def test_shards_add_up_without_any_process():
     (hidden, weight, bias), targets = draw_inputs(torch.float64)
     states, golds = hidden.detach().flatten(0, 1)[:3], targets.flatten()[:3]
     rule = fused.SconesRule(0.3, 0.1)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 import pytest
 import torch
-from torch import Tensor
 
 import scones
 from scones import outputs
@@ -36,27 +33,27 @@ class SoftmaxWithZLoss(OutputLayer):
 
     z: float = option(1e-4, "weight of the squared log-sum-exp")
 
-    def initial_bias(self, vocabulary: int) -> float:
+    def initial_bias(self, vocabulary):
         return -math.log(vocabulary)  # the normaliser starts near 1
 
-    def token_losses(self, logits_NV: Tensor, targets_N: Tensor) -> Tensor:
+    def token_losses(self, logits_NV, targets_N):
         norms_N = logits_NV.float().logsumexp(dim=-1)
         losses_N = self.z * norms_N.square() - self.scores_of(logits_NV, targets_N)
         return losses_N.masked_fill(targets_N == PAD, 0.0)
 
-    def log_scores(self, logits_NV: Tensor) -> Tensor:
+    def log_scores(self, logits_NV):
         return logits_NV.float().log_softmax(dim=-1)
 
 
 @pytest.fixture(autouse=True, scope="module")
-def registered() -> Iterator[None]:
+def registered():
     outputs.register(SoftmaxWithZLoss)
     yield
     del outputs._REGISTERED[SoftmaxWithZLoss.name]
 
 
 @pytest.fixture(scope="module")
-def run(tiny_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(tiny_store, tmp_path_factory):
     """A model that was trained for a few steps."""
     folder = tmp_path_factory.mktemp("z") / "run"
     steps = TrainOptions(max_steps=6, max_tokens=512, validate_every=3, device="cpu")
@@ -65,7 +62,7 @@ def run(tiny_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_it_is_trained_saved_and_translates(run: Path) -> None:
+def test_it_is_trained_saved_and_translates(run):
     translator = scones.load(run, "cpu", engine="torch")
     assert translator.output == SoftmaxWithZLoss(z=0.01)
     sentences = ["Der Tee ist heiß.", "Noch ein Scone, bitte!"]
@@ -78,7 +75,7 @@ def test_it_is_trained_saved_and_translates(run: Path) -> None:
         assert max(found[0].token_log_probs) < 0
 
 
-def test_the_seam_does_the_rest() -> None:
+def test_the_seam_does_the_rest():
     layer, logits_NV = SoftmaxWithZLoss(), torch.randn(5, 9)
     scores_Nk, tokens_Nk = layer.best(logits_NV, 4)
     assert torch.equal(tokens_Nk, logits_NV.topk(4).indices)
@@ -88,7 +85,7 @@ def test_the_seam_does_the_rest() -> None:
         outputs.output_layer({"layer": "entmax"})
 
 
-def test_the_folder_tells_of_it(run: Path, tmp_path: Path) -> None:
+def test_the_folder_tells_of_it(run, tmp_path):
     from scones.model.folder import ModelFolder, read_facts, store_again
 
     assert read_facts(run).output == {"layer": "softmax-z", "z": 0.01}
@@ -100,17 +97,21 @@ def test_the_folder_tells_of_it(run: Path, tmp_path: Path) -> None:
     assert outputs.output_layer(again.facts.output) == SoftmaxWithZLoss(z=0.01)
 
 
-def test_ctranslate2_searches_it_as_a_softmax(run: Path, tmp_path: Path) -> None:
-    pytest.importorskip("ctranslate2")
-    from scones.bridges.ctranslate2 import export
+def test_ctranslate2_searches_it_as_a_softmax(run, tmp_path):
+    from scones.bridges.ctranslate2_export import export
+    from scones.model.folder import store_again
 
     export(run, tmp_path / "export")
     assert "other beam sizes are right too" in (tmp_path / "export" / "README.md").read_text()
     exported = scones.load(tmp_path / "export")
     assert len(exported.translate(["Der Tee ist heiß."], "beam", beam_size=2)) == 1
+    # Its scores in int8 come by way of PyTorch, since it says nothing of NumPy.
+    store_again(run, tmp_path / "small", "int8")
+    ((found,),) = scones.load(tmp_path / "small", "cpu").translate(["Der Tee ist heiß."])
+    assert max(found.token_log_probs) < 0
 
 
-def test_tune_varies_what_it_names(tiny_store: Path, tmp_path: Path) -> None:
+def test_tune_varies_what_it_names(tiny_store, tmp_path):
     from scones.training.tune import tune
 
     steps = TrainOptions(max_steps=1, max_tokens=256, validate_every=1, device="cpu")
@@ -123,9 +124,7 @@ def test_tune_varies_what_it_names(tiny_store: Path, tmp_path: Path) -> None:
         tune(Experiment(SIZES, Softmax(), steps), tiny_store, tmp_path, [0.1])
 
 
-def test_only_registered_layers_are_trained_and_no_name_is_taken_twice(
-    tiny_store: Path, tmp_path: Path
-) -> None:
+def test_only_registered_layers_are_trained_and_no_name_is_taken_twice(tiny_store, tmp_path):
     for name in ("softmax", "softmax-z"):
         with pytest.raises(SconesError, match=f"There is an output layer '{name}' already"):
             outputs.register(type("Other", (Softmax,), {"name": name}))
@@ -138,11 +137,11 @@ def test_only_registered_layers_are_trained_and_no_name_is_taken_twice(
     assert not [*tmp_path.iterdir()]
 
 
-def test_a_layer_may_not_inherit_what_it_has_changed() -> None:
+def test_a_layer_may_not_inherit_what_it_has_changed():
     class Sharper(Softmax):
         name: ClassVar[str] = "sharper"
 
-        def log_scores(self, logits_NV: Tensor) -> Tensor:
+        def log_scores(self, logits_NV):
             return super().log_scores(5 * logits_NV)
 
     with pytest.raises(SconesError, match=r"changes log_scores and inherits best from Softmax"):

@@ -1,12 +1,9 @@
 """Processes side by side: what is done stays done, a failure stops no other; and made alike?"""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,7 +14,7 @@ from scones.errors import SconesError
 
 
 @pytest.fixture(autouse=True)
-def programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def programs(monkeypatch, tmp_path):
     """Let the words of a job be a shell script, where `$0` stands for `-m`."""
     shell = tmp_path / "shell"
     shell.write_text('#!/bin/sh\nshift 2\nexec sh -c "$1"\n')
@@ -25,18 +22,18 @@ def programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(runner.sys, "executable", str(shell))
 
 
-def job(folder: Path, name: str, script: str, number: int = 1) -> Job:
+def job(folder, name, script, number=1):
     return Job(name, [script], folder / f"{name}.log", {"number": number})
 
 
-def run(jobs: Sequence[Job], at_once: int = 2) -> list[str]:
+def run(jobs, at_once=2):
     """Run jobs that do not need one another; gives what was said."""
-    said: list[str] = []
+    said = []
     run_all([[one] for one in jobs], at_once, said.append)
     return said
 
 
-def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
+def test_what_is_done_is_not_done_again(tmp_path):
     said = run([job(tmp_path / "logs", name, f"echo {name}; echo ! >&2") for name in "abc"])
     assert sorted(said) == sorted(f"{n}: {what}" for n in "abc" for what in ("begins", "done"))
     for name in "abc":
@@ -54,8 +51,8 @@ def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
         ("kill -9 $$", r"nothing was said \(exit code -9"),
     ],
 )
-def test_a_failure_ends_its_chain_and_no_other(tmp_path: Path, script: str, said: str) -> None:
-    heard: list[str] = []
+def test_a_failure_ends_its_chain_and_no_other(tmp_path, script, said):
+    heard = []
     bad = [job(tmp_path, "bad", script), job(tmp_path, "never", "true")]
     good = [job(tmp_path, "good", "sleep 0.3"), job(tmp_path, "better", "true")]
     with pytest.raises(SconesError, match=f"^bad failed: {said}"):
@@ -65,15 +62,15 @@ def test_a_failure_ends_its_chain_and_no_other(tmp_path: Path, script: str, said
     assert not (tmp_path / "never.log").exists()
 
 
-def test_the_next_of_a_chain_is_asked_for_when_the_one_before_has_ended(tmp_path: Path) -> None:
+def test_the_next_of_a_chain_is_asked_for_when_the_one_before_has_ended(tmp_path):
     """What the first leaves decides what comes next, and what was begun is ended first."""
 
-    def chain(name: str) -> Iterator[Job]:
+    def chain(name):
         yield job(tmp_path, f"{name}1", f"echo {name} > {tmp_path}/{name}.txt")
         found = (tmp_path / f"{name}.txt").read_text().strip()
         yield job(tmp_path, f"{name}2", f"echo {found}{found}")
 
-    said: list[str] = []
+    said = []
     run_all([chain("a"), chain("b")], 1, said.append)
     begun = [line.removesuffix(": begins") for line in said if line.endswith(": begins")]
     assert begun == ["a1", "a2", "b1", "b2"]
@@ -81,9 +78,7 @@ def test_the_next_of_a_chain_is_asked_for_when_the_one_before_has_ended(tmp_path
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_polite_stop_reaches_all(
-    tmp_path: Path, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_polite_stop_reaches_all(tmp_path, number, monkeypatch):
     monkeypatch.setattr(runner, "_GRACE", 0.5)
     asked = job(tmp_path, "asked", "trap 'echo checkpoint; exit 130' TERM; sleep 30 & wait")
     deaf = job(tmp_path, "deaf", "trap '' TERM; echo $$; while :; do sleep 0.1; done")
@@ -105,7 +100,7 @@ def test_a_polite_stop_reaches_all(
         ({"a": {"b": {"c": 1}}}, {"a": {"b": {"c": None}}}, ["a b c nothing, not 1"]),
     ],
 )
-def test_in_what_two_things_differ(asked: dict, found: dict, said: list[str]) -> None:  # type: ignore[type-arg]
+def test_in_what_two_things_differ(asked, found, said):
     assert differences(asked, found) == said
     with pytest.raises(SconesError, match=r"here was made with .*; give the same again"):
         require_alike(Path("here"), {**asked, "seed": 1}, {**found, "seed": 2})

@@ -4,7 +4,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy import ToyModel, brute_force, same_ranking
 
-from scones.outputs import OutputLayer
 from scones.outputs.scones import Scones
 from scones.outputs.softmax import Softmax
 from scones.search.beam import beam_search
@@ -13,7 +12,7 @@ from scones.search.greedy import greedy_search
 layers = st.sampled_from([Softmax(), Scones()])
 
 
-def sources(count: int) -> torch.Tensor:
+def sources(count):
     return torch.arange(count).unsqueeze(1)
 
 
@@ -26,9 +25,7 @@ def sources(count: int) -> torch.Tensor:
     st.integers(1, 4),
     st.one_of(st.just(0.0), st.floats(0.2, 1.5)),  # the stopping rule is exact with a penalty too
 )
-def test_a_beam_wide_enough_is_brute_force(
-    output: OutputLayer, seed: int, vocabulary: int, limit: int, n_best: int, penalty: float
-) -> None:
+def test_a_beam_wide_enough_is_brute_force(output, seed, vocabulary, limit, n_best, penalty):
     model = ToyModel(vocabulary, seed)
     width = max(n_best, vocabulary * (vocabulary - 1) ** (limit - 1))
     limits = torch.tensor([limit, limit])
@@ -40,7 +37,7 @@ def test_a_beam_wide_enough_is_brute_force(
 
 @settings(max_examples=40)
 @given(layers, st.integers(0, 10**6), st.integers(2, 6))
-def test_a_beam_of_one_is_greedy(output: OutputLayer, seed: int, vocabulary: int) -> None:
+def test_a_beam_of_one_is_greedy(output, seed, vocabulary):
     model = ToyModel(vocabulary, seed)
     limits = torch.tensor([6, 2, 8, 1, 6])
     beam = beam_search(model, output, sources(5), limits, 1)
@@ -58,9 +55,7 @@ def test_a_beam_of_one_is_greedy(output: OutputLayer, seed: int, vocabulary: int
     st.integers(1, 5),
     st.lists(st.integers(1, 9), min_size=6, max_size=6),
 )
-def test_neighbours_in_a_batch_do_not_matter(
-    output: OutputLayer, seed: int, beam_size: int, limits: list[int]
-) -> None:
+def test_neighbours_in_a_batch_do_not_matter(output, seed, beam_size, limits):
     model = ToyModel(5, seed)
     together = beam_search(
         model, output, sources(6), torch.tensor(limits), beam_size, n_best=beam_size
@@ -77,9 +72,9 @@ def test_neighbours_in_a_batch_do_not_matter(
         assert alone == together[source]
 
 
-def test_an_output_that_never_ends_is_returned_unfinished() -> None:
+def test_an_output_that_never_ends_is_returned_unfinished():
     class Endless(ToyModel):
-        def logits(self, source: int, prefix: tuple[int, ...]) -> torch.Tensor:
+        def logits(self, source, prefix):
             logits = super().logits(source, prefix)
             logits[1] = -1e9
             return logits

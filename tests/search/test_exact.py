@@ -1,23 +1,18 @@
 """Exact search against brute force: modes, n best, all above a threshold, and certificates."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Sequence
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 from toy import ToyModel, brute_force, same_ranking
 
-from scones.outputs import OutputLayer
 from scones.outputs.scones import Scones
 from scones.outputs.softmax import Softmax
 from scones.search.beam import beam_search
 from scones.search.exact import exact_search
-from scones.search.frontier import ExactOptions, ExactResult, Prefixes, Spelling, Stack, Tree
+from scones.search.frontier import ExactOptions, Stack, Tree
 
 layers = st.sampled_from([Softmax(), Scones()])
 toys = st.builds(
@@ -31,7 +26,7 @@ toys = st.builds(
 class TiedModel(ToyModel):
     """Logits are whole numbers, so that many translations score the same."""
 
-    def logits(self, source: int, prefix: tuple[int, ...]) -> Tensor:
+    def logits(self, source, prefix):
         return super().logits(source, prefix).round()
 
 
@@ -42,27 +37,24 @@ class ToyExpander:
     precision = torch.float32
     bytes_a_row = 1000
 
-    def __init__(self, model: ToyModel) -> None:
+    def __init__(self, model):
         self.model = model
         self.vocabulary = model.vocabulary
-        self.expanded: list[tuple[int, tuple[int, ...]]] = []
+        self.expanded = []
         self.most_rows = 0
 
-    def open(self, sources: Sequence[Sequence[int]], rows: int) -> None:
+    def open(self, sources, rows):
         self.sources = [source[0] for source in sources]
-        self.prefixes: list[tuple[int, ...] | None] = [None] * rows
+        self.prefixes = [None] * rows
         self.most_rows = max(self.most_rows, rows)
 
-    def expand(
-        self, tokens_R: Tensor, paths_RT: Tensor, depths_R: Tensor, sentences_R: Tensor
-    ) -> Tensor:
+    def expand(self, tokens_R, paths_RT, depths_R, sentences_R):
         logits = []
         for token, path, depth, sentence in zip(
             *(column.tolist() for column in (tokens_R, paths_RT, depths_R, sentences_R)),
             strict=True,
         ):
             before = () if depth == 0 else self.prefixes[path[depth - 1]]
-            assert before is not None
             assert len(before) == depth
             prefix = (*before, token)
             self.prefixes[path[depth]] = prefix
@@ -72,15 +64,7 @@ class ToyExpander:
         return torch.stack(logits)
 
 
-def run(
-    model: ToyModel,
-    output: OutputLayer,
-    count: int,
-    limit: int,
-    options: ExactOptions,
-    beam: int = 2,
-    spelling: Spelling = tuple,
-) -> tuple[list[ExactResult], ToyExpander]:
+def run(model, output, count, limit, options, beam=2, spelling=tuple):
     """Search `count` sentences of a toy model."""
     expander = ToyExpander(model)
     beam = max(beam, options.n_best)
@@ -97,24 +81,22 @@ def run(
 
 @settings(max_examples=150)
 @given(layers, toys, st.integers(1, 6), st.integers(1, 5), st.integers(1, 64))
-def test_the_n_best_of_brute_force(
-    output: OutputLayer, model: ToyModel, limit: int, n_best: int, width: int
-) -> None:
+def test_the_n_best_of_brute_force(output, model, limit, n_best, width):
     results, _ = run(model, output, 2, limit, ExactOptions(n_best, width=width))
     for source, result in enumerate(results):
         ranking = brute_force(model, output, source, limit)
         assert same_ranking(result.hypotheses, ranking, n_best)
 
 
-def spelled(tokens: tuple[int, ...]) -> str:
+def spelled(tokens):
     return "".join(["", "", "a", "b", "ab", "aa"][token] for token in tokens)
 
 
 @settings(max_examples=150)
 @given(layers, toys, st.integers(1, 5), st.integers(1, 8), st.integers(1, 64))
 def test_the_n_best_texts_of_brute_force_where_several_tokens_spell_one(
-    output: OutputLayer, model: ToyModel, limit: int, n_best: int, width: int
-) -> None:
+    output, model, limit, n_best, width
+):
     options = ExactOptions(n_best, width=width)
     results, _ = run(model, output, 2, limit, options, spelling=spelled)
     for source, result in enumerate(results):
@@ -128,7 +110,6 @@ def test_the_n_best_texts_of_brute_force_where_several_tokens_spell_one(
         assert found == pytest.approx({text: best[text] for text in found}, abs=1e-5)
         assert [*found.values()] == pytest.approx([*best.values()][:n_best], abs=1e-5)
         last = result.hypotheses[-1].log_prob
-        assert last is not None
         above = {tokens for tokens, score in ranking if score > last + 1e-5}
         assert above <= {one.tokens for one in result.hypotheses}
         if result.certificate.proved and limit < 4:
@@ -138,9 +119,7 @@ def test_the_n_best_texts_of_brute_force_where_several_tokens_spell_one(
 
 @settings(max_examples=60)
 @given(layers, toys, st.integers(1, 6), st.integers(1, 50))
-def test_the_mode_and_its_proof(
-    output: OutputLayer, model: ToyModel, limit: int, width: int
-) -> None:
+def test_the_mode_and_its_proof(output, model, limit, width):
     results, expander = run(model, output, 3, limit, ExactOptions(width=width))
     for source, result in enumerate(results):
         ranking = brute_force(model, output, source, limit)
@@ -157,7 +136,8 @@ def test_the_mode_and_its_proof(
             assert longer <= best + 1e-5
         else:
             assert certificate.stopped_by == "length"
-            assert certificate.upper_bound > best
+            # In the arithmetic of the search: brute force may round a tie to the other side.
+            assert certificate.upper_bound > result.hypotheses[0].log_prob
         assert certificate.beam_log_prob is None or certificate.search_error == (
             best > certificate.beam_log_prob + certificate.tolerance
         )
@@ -165,9 +145,7 @@ def test_the_mode_and_its_proof(
 
 @settings(max_examples=80)
 @given(layers, toys, st.integers(1, 6), st.floats(0.001, 1.0), st.integers(1, 40))
-def test_all_above_a_threshold(
-    output: OutputLayer, model: ToyModel, limit: int, threshold: float, width: int
-) -> None:
+def test_all_above_a_threshold(output, model, limit, threshold, width):
     options = ExactOptions(threshold=threshold, width=width)
     results, _ = run(model, output, 2, limit, options)
     for source, result in enumerate(results):
@@ -176,14 +154,12 @@ def test_all_above_a_threshold(
             if abs(score - math.log(threshold)) > 1e-5:
                 assert (tokens in found) == (score > math.log(threshold))
         scores = [h.log_prob for h in result.hypotheses]
-        assert scores == sorted(scores, reverse=True)  # type: ignore[type-var]
+        assert scores == sorted(scores, reverse=True)
 
 
 @settings(max_examples=120)
 @given(layers, toys, st.integers(1, 30), st.integers(1, 8), st.integers(1, 3))
-def test_a_limit_of_states_is_kept_and_the_bound_is_one(
-    output: OutputLayer, model: ToyModel, states: int, width: int, n_best: int
-) -> None:
+def test_a_limit_of_states_is_kept_and_the_bound_is_one(output, model, states, width, n_best):
     limit = 4
     options = ExactOptions(n_best, max_states=states, width=width)
     results, _ = run(model, output, 3, limit, options, beam=1)
@@ -200,9 +176,7 @@ def test_a_limit_of_states_is_kept_and_the_bound_is_one(
 
 @settings(max_examples=40)
 @given(layers, toys, st.integers(20_000, 60_000))
-def test_little_memory_changes_nothing_or_is_told(
-    output: OutputLayer, model: ToyModel, memory: int
-) -> None:
+def test_little_memory_changes_nothing_or_is_told(output, model, memory):
     results, expander = run(model, output, 4, 5, ExactOptions(max_memory=memory), beam=1)
     row = expander.bytes_a_row + Tree.bytes_a_row(5)
     assert expander.most_rows * row <= max(memory // 4, 6 * row)
@@ -215,7 +189,7 @@ def test_little_memory_changes_nothing_or_is_told(
             assert result.certificate.stopped_by in ("memory", "length")
 
 
-def test_no_time_at_all_gives_what_beam_search_found() -> None:
+def test_no_time_at_all_gives_what_beam_search_found():
     model, output = ToyModel(5, 3), Scones()
     (result,), expander = run(model, output, 1, 5, ExactOptions(max_seconds=1e-9))
     assert expander.expanded == []
@@ -225,12 +199,11 @@ def test_no_time_at_all_gives_what_beam_search_found() -> None:
     assert result.hypotheses[0].log_prob == result.certificate.beam_log_prob
 
 
-def test_no_prefix_is_expanded_twice_nor_one_that_cannot_win() -> None:
+def test_no_prefix_is_expanded_twice_nor_one_that_cannot_win():
     model, output = ToyModel(6, 11), Softmax()
     (result,), expander = run(model, output, 1, 5, ExactOptions(width=1), beam=6)
     assert len(expander.expanded) == len(set(expander.expanded))
     beam = result.certificate.beam_log_prob
-    assert beam is not None
     for _, prefix in expander.expanded:
         score = sum(
             float(output.log_scores(model.logits(0, prefix[:n]).unsqueeze(0))[0, token])
@@ -239,11 +212,11 @@ def test_no_prefix_is_expanded_twice_nor_one_that_cannot_win() -> None:
         assert score >= beam - 2e-4
 
 
-def test_what_a_stopped_sentence_leaves_costs_no_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken: list[int] = []
+def test_what_a_stopped_sentence_leaves_costs_no_rounds(monkeypatch):
+    taken = []
     take = Stack.pop
 
-    def counted(stack: Stack, count: int) -> Prefixes:
+    def counted(stack, count):
         taken.append(count)
         return take(stack, count)
 

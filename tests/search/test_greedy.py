@@ -3,7 +3,7 @@
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy import ToyModel, ToyState
+from toy import ToyModel
 
 from scones.outputs.scones import Scones
 from scones.search.greedy import greedy_search, greedy_stream
@@ -14,7 +14,7 @@ class Watched(ToyModel):
 
     most = 0
 
-    def step(self, state: ToyState, tokens_N: torch.Tensor) -> torch.Tensor:
+    def step(self, state, tokens_N):
         self.most = max(self.most, len(tokens_N))
         return super().step(state, tokens_N)
 
@@ -25,9 +25,7 @@ class Watched(ToyModel):
     st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=5), min_size=1, max_size=6),
     st.integers(0, 12),
 )
-def test_a_stream_translates_as_sentences_alone(
-    seed: int, limits: list[list[int]], room: int
-) -> None:
+def test_a_stream_translates_as_sentences_alone(seed, limits, room):
     model = Watched(6, seed)
     numbers = iter(range(100))
     batches = [
@@ -41,14 +39,14 @@ def test_a_stream_translates_as_sentences_alone(
             assert translation == alone
 
 
-def test_waiting_sentences_take_the_place_of_finished_ones() -> None:
+def test_waiting_sentences_take_the_place_of_finished_ones():
     class Endless(Watched):
         steps = 0
 
-        def logits(self, source: int, prefix: tuple[int, ...]) -> torch.Tensor:
+        def logits(self, source, prefix):
             return torch.tensor([0.0, -1.0, 1.0])
 
-        def step(self, state: ToyState, tokens_N: torch.Tensor) -> torch.Tensor:
+        def step(self, state, tokens_N):
             self.steps += 1
             return super().step(state, tokens_N)
 

@@ -1,7 +1,5 @@
 """Lattices spell what they were made of, and no smaller automaton does."""
 
-from __future__ import annotations
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,13 +8,13 @@ from scones.search.lattice import Lattice
 words = st.text("abc", max_size=5)
 
 
-def ends_after(translations: set[str], beginning: str) -> frozenset[str]:
+def ends_after(translations, beginning):
     return frozenset(t[len(beginning) :] for t in translations if t.startswith(beginning))
 
 
 @settings(max_examples=200)
 @given(st.sets(words, min_size=1, max_size=30))
-def test_it_spells_exactly_its_translations_with_the_fewest_states(some: set[str]) -> None:
+def test_it_spells_exactly_its_translations_with_the_fewest_states(some):
     lattice = Lattice.of([tuple(word) for word in some])
     assert {"".join(pieces) for pieces in lattice} == some
     assert len(list(lattice)) == len(lattice) == len(some)
@@ -25,7 +23,7 @@ def test_it_spells_exactly_its_translations_with_the_fewest_states(some: set[str
     assert len(lattice.arcs) == len({ends_after(some, beginning) for beginning in beginnings})
 
 
-def test_arcs_count_the_translations_that_go_through_them() -> None:
+def test_arcs_count_the_translations_that_go_through_them():
     words = ["a x b", "a y b", "c x b", "c y b", "c"]
     found = Lattice.of([word.split() for word in words]).to_json()
     assert found["translations"] == found["segmentations"] == 5
@@ -36,6 +34,6 @@ def test_arcs_count_the_translations_that_go_through_them() -> None:
     assert all(arc["from"] < arc["to"] for arc in found["arcs"])
 
 
-def test_nothing_at_all_and_the_empty_translation() -> None:
+def test_nothing_at_all_and_the_empty_translation():
     assert (len(Lattice.of([])), list(Lattice.of([]))) == (0, [])
     assert list(Lattice.of([()])) == [()]

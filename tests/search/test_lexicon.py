@@ -1,7 +1,5 @@
 """IBM Model 1: source pieces compete for the target pieces that they explain."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -14,12 +12,12 @@ VOCABULARY = 100
 NOTHING = np.zeros(0, np.int64)
 
 
-def side(sentences: list[list[int]]) -> Sentences:
+def side(sentences):
     offsets = np.cumsum([0, *map(len, sentences)]).astype(np.uint64)
     return Sentences(np.array([i for ids in sentences for i in ids], np.uint16), offsets)
 
 
-def corpus(count: int, seed: int = 0) -> ParallelTokens:
+def corpus(count, seed=0):
     """Source piece 10 + i is target piece 50 + i, in any order; 9 and 49 stand in every pair."""
     random = np.random.default_rng(seed)
     chosen = [random.permutation(30)[: random.integers(1, 6)] for _ in range(count)]
@@ -29,7 +27,7 @@ def corpus(count: int, seed: int = 0) -> ParallelTokens:
     )
 
 
-def by_hand(pairs: ParallelTokens, rounds: int) -> dict[tuple[int, int], float]:
+def by_hand(pairs, rounds):
     """Model 1 one sentence after another."""
     sentences = [
         ({*pairs.source(index).tolist(), END}, {*pairs.target(index).tolist()})
@@ -51,9 +49,7 @@ def by_hand(pairs: ParallelTokens, rounds: int) -> dict[tuple[int, int], float]:
 
 
 @pytest.mark.parametrize("chunk", [7, 10_000])
-def test_rates_are_those_of_the_plain_algorithm(
-    chunk: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rates_are_those_of_the_plain_algorithm(chunk, monkeypatch):
     monkeypatch.setattr(lexicon, "_CHUNK", chunk)
     pairs = corpus(60)
     learnt = learn_lexicon(pairs, VOCABULARY, NOTHING, 60)
@@ -63,13 +59,13 @@ def test_rates_are_those_of_the_plain_algorithm(
     assert learnt.rates.tolist() == pytest.approx([expected[key] for key in keys])
 
 
-def test_ignored_pieces_are_nobodys_translation() -> None:
+def test_ignored_pieces_are_nobodys_translation():
     learnt = learn_lexicon(corpus(200), VOCABULARY, np.array([49, 51]), 200)
     targets = {int(key) % VOCABULARY for key in learnt.keys}
     assert targets == {*range(50, 80)} - {51}
 
 
-def test_a_part_of_the_corpus_is_taken_evenly() -> None:
+def test_a_part_of_the_corpus_is_taken_evenly():
     sentences = [[3 + number] for number in range(90)]
     pairs = ParallelTokens(side(sentences), side(sentences))
     learnt = learn_lexicon(pairs, VOCABULARY, NOTHING, 10)
@@ -80,7 +76,7 @@ def test_a_part_of_the_corpus_is_taken_evenly() -> None:
     assert max(np.diff(seen)) <= 10
 
 
-def test_the_best_are_those_with_the_highest_rates() -> None:
+def test_the_best_are_those_with_the_highest_rates():
     known = Lexicon(10, np.array([21, 23, 24, 29, 35]), np.array([0.1, 0.9, 0.3, 0.5, 1.0]))
     assert sorted(known.best(2, 2).tolist()) == [3, 9]
     assert sorted(known.best(2, 9).tolist()) == [1, 3, 4, 9]

@@ -1,10 +1,7 @@
 """Shortlists: exact under SCONES, a sentence's own whatever stands beside it."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,10 +11,10 @@ import scones
 from scones.errors import SconesError
 from scones.model.config import ModelConfig
 from scones.model.transformer import Transformer
-from scones.outputs import OutputLayer
 from scones.outputs.scones import Scones
 from scones.outputs.softmax import Softmax
-from scones.search.engine import SearchOptions, padded, score_batch, search_corpus, searcher
+from scones.search.engine import padded, score_batch, search_corpus, searcher
+from scones.search.searcher import SearchOptions
 from scones.search.shortlist import Shortlist, Shortlisted
 from scones.text import END, PAD
 from scones.text.store import TokenStore
@@ -29,7 +26,7 @@ SEARCHES = pytest.mark.parametrize("options", [GREEDY, BEAM], ids=lambda o: o.se
 
 
 @pytest.fixture(scope="module")
-def model() -> Transformer:
+def model():
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
         model = Transformer(ModelConfig(VOCABULARY, 2, 2, 32, 4, 64, 0.0, 0.0, False)).eval()
@@ -41,13 +38,13 @@ def model() -> Transformer:
 
 
 @pytest.fixture(scope="module")
-def sources() -> list[list[int]]:
+def sources():
     random = np.random.default_rng(4)
     return [random.integers(3, VOCABULARY, length).tolist() for length in (3, 9, 1, 6, 9, 4, 12)]
 
 
 @pytest.fixture(scope="module")
-def shortlist() -> Shortlist:
+def shortlist():
     """Three random pieces for every piece, four for everybody."""
     random = np.random.default_rng(5)
     lists = [random.choice(np.arange(3, VOCABULARY), 3, replace=False) for _ in range(VOCABULARY)]
@@ -55,26 +52,24 @@ def shortlist() -> Shortlist:
     return of(lists)
 
 
-def of(lists: list) -> Shortlist:
+def of(lists):
     offsets = np.cumsum([0, *map(len, lists)])
     return Shortlist(offsets, np.concatenate(lists).astype(np.uint16), "digest")
 
 
-def own(shortlist: Shortlist, source: list[int]) -> set[int]:
+def own(shortlist, source):
     (allowed_V,) = shortlist.allowed([source])
     return {*np.flatnonzero(allowed_V).tolist()}
 
 
-def full_scores(
-    model: Transformer, output: OutputLayer, source: list[int], tokens: tuple[int, ...]
-) -> list[float]:
+def full_scores(model, output, source, tokens):
     """The log-probability of every token of a translation, by the whole model."""
     cpu = torch.device("cpu")
     return score_batch(model, output, padded([source], cpu), padded([tokens], cpu))[0]
 
 
-def test_a_sentence_may_use_the_lists_of_its_pieces() -> None:
-    lists: list = [[] for _ in range(8)]
+def test_a_sentence_may_use_the_lists_of_its_pieces():
+    lists = [[] for _ in range(8)]
     lists[END], lists[4], lists[5] = [END, 3], [4, 6], [6, 7]
     allowed_BV = of(lists).allowed([[4], [5, 4, 4], []])
     assert [np.flatnonzero(row).tolist() for row in allowed_BV] == [
@@ -85,10 +80,8 @@ def test_a_sentence_may_use_the_lists_of_its_pieces() -> None:
 
 
 @SEARCHES
-def test_a_list_of_everything_changes_nothing(
-    model: Transformer, sources: list[list[int]], options: SearchOptions
-) -> None:
-    lists: list = [[] for _ in range(VOCABULARY)]
+def test_a_list_of_everything_changes_nothing(model, sources, options):
+    lists = [[] for _ in range(VOCABULARY)]
     lists[END] = [*range(VOCABULARY)]
     for output in (Scones(), Softmax()):
         plain = search_corpus(model, output, sources, options)
@@ -97,13 +90,7 @@ def test_a_list_of_everything_changes_nothing(
 
 @SEARCHES
 @pytest.mark.parametrize("pack", [False, True])
-def test_scones_scores_are_those_of_the_whole_model(
-    model: Transformer,
-    sources: list[list[int]],
-    shortlist: Shortlist,
-    options: SearchOptions,
-    pack: bool,
-) -> None:
+def test_scones_scores_are_those_of_the_whole_model(model, sources, shortlist, options, pack):
     # So few tokens make many batches, and prepacked ones are joined while others are at work.
     options = replace(options, max_tokens=24)
     found = searcher(model, Scones(), shortlist=shortlist, prepack=pack).search(sources, options)
@@ -117,9 +104,7 @@ def test_scones_scores_are_those_of_the_whole_model(
     assert len(lengths) > 2
 
 
-def test_softmax_scores_are_shared_among_the_list(
-    model: Transformer, sources: list[list[int]], shortlist: Shortlist
-) -> None:
+def test_softmax_scores_are_shared_among_the_list(model, sources, shortlist):
     found = search_corpus(model, Softmax(), sources, GREEDY, shortlist)
     for source, (one,) in zip(sources, found, strict=True):
         whole = full_scores(model, Softmax(), source, one.tokens)[: len(one.token_log_probs)]
@@ -132,49 +117,8 @@ def test_softmax_scores_are_shared_among_the_list(
         assert Scones().log_scores(logits_1V).exp().sum() != pytest.approx(1, abs=0.1)
 
 
-@SEARCHES
-@pytest.mark.parametrize("output", [Scones(), Softmax()], ids=lambda output: output.name)
-@pytest.mark.parametrize("listed", [True, False])
-def test_neighbours_in_a_batch_do_not_matter(
-    model: Transformer,
-    sources: list[list[int]],
-    shortlist: Shortlist,
-    options: SearchOptions,
-    output: OutputLayer,
-    listed: bool,
-) -> None:
-    lists = shortlist if listed else None
-    together = search_corpus(model, output, sources, options, lists)
-    for source, several in zip(sources, together, strict=True):
-        (alone,) = search_corpus(model, output, [source], options, lists)
-        assert [one.tokens for one in alone] == [one.tokens for one in several]
-        for left, right in zip(alone, several, strict=True):
-            assert left.token_log_probs == pytest.approx(right.token_log_probs, abs=1e-5)
-
-
-def test_logits_are_the_models_on_the_list_and_nothing_elsewhere(
-    model: Transformer, sources: list[list[int]], shortlist: Shortlist
-) -> None:
-    beams, staying = 2, [0, 2]
-    with torch.inference_mode():
-        steppers = (model, Shortlisted(model, shortlist))
-        states = [one.start(padded(sources[:3], model.device), beams) for one in steppers]
-        for kept in ([0, 1, 2], staying):
-            if kept == staying:
-                for state in states:
-                    state.keep(torch.tensor(kept))
-            tokens_N = torch.full((len(kept) * beams,), PAD)
-            whole_NV, listed_NV = (
-                one.step(state, tokens_N) for one, state in zip(steppers, states, strict=True)
-            )
-            allowed_BV = torch.from_numpy(shortlist.allowed([sources[index] for index in kept]))
-            allowed_NV = allowed_BV.repeat_interleave(beams, dim=0)
-            assert torch.equal(listed_NV.isfinite(), allowed_NV)
-            torch.testing.assert_close(listed_NV[allowed_NV], whole_NV[allowed_NV])
-
-
-def test_a_beam_wider_than_the_list(model: Transformer) -> None:
-    lists: list = [[] for _ in range(VOCABULARY)]
+def test_a_beam_wider_than_the_list(model):
+    lists = [[] for _ in range(VOCABULARY)]
     lists[END] = [END]
     wide = SearchOptions("beam", beam_size=5, n_best=2)
     ((only,),) = search_corpus(model, Scones(), [[5, 6]], wide, of(lists))
@@ -182,7 +126,7 @@ def test_a_beam_wider_than_the_list(model: Transformer) -> None:
     assert math.isfinite(only.log_prob)
 
 
-def test_made_from_a_store(tiny_store: Path, tmp_path: Path) -> None:
+def test_made_from_a_store(tiny_store, tmp_path):
     store = TokenStore.open(tiny_store)
     made = Shortlist.make(store, per_token=20, frequent=10)
     split = store.split("dev")
@@ -201,10 +145,10 @@ def test_made_from_a_store(tiny_store: Path, tmp_path: Path) -> None:
     assert again.coverage(dev) == coverage
 
 
-def test_a_list_is_loaded_or_refused(tiny_model: Path, tiny_store: Path, tmp_path: Path) -> None:
+def test_a_list_is_loaded_or_refused(tiny_model, tiny_store, tmp_path):
     path = tmp_path / "list"
 
-    def refused(said: str, engine: str = "auto") -> None:
+    def refused(said, engine="auto"):
         with pytest.raises(SconesError, match=said):
             scones.load(tiny_model, device="cpu", engine=engine, shortlist=path)
 
@@ -219,5 +163,3 @@ def test_a_list_is_loaded_or_refused(tiny_model: Path, tiny_store: Path, tmp_pat
     Shortlist.make(store, 20, 10).save(path)
     assert scones.load(tiny_model, device="cpu", shortlist=path).translate(["Tee"])
     refused("CTranslate2 takes no shortlist", engine="ctranslate2")
-    with pytest.raises(SconesError, match="per_token must be at least 1, not 0"):
-        Shortlist.make(store, per_token=0)

@@ -1,10 +1,6 @@
 """Search in slots gives what the plain searches give, whoever waits for whom."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -15,15 +11,15 @@ from kernel_device import DEVICE, make_usable
 from scones.model.config import ModelConfig
 from scones.model.gpu import Inference
 from scones.model.transformer import Transformer
-from scones.outputs import OutputLayer
 from scones.outputs.scones import Scones
 from scones.outputs.softmax import Softmax
 from scones.search import engine as corpus
 from scones.search import gpu as slots_module
 from scones.search.beam import beam_search
-from scones.search.engine import SearchOptions, length_limit, padded
+from scones.search.engine import padded
 from scones.search.gpu import BeamSlots, GreedySlots, Room, SlotSearcher, loads, room_for
-from scones.search.greedy import Hypothesis, greedy_search
+from scones.search.greedy import greedy_search
+from scones.search.searcher import SearchOptions, length_limit
 from scones.text import END, PAD
 
 SOURCES = [[5, 6, 7], [8, 9, 10, 11, 12], [4], [], [13, 3, 3, 7], [22, 20], [17, 18, 19]]
@@ -34,7 +30,7 @@ each_layer = pytest.mark.parametrize("output", [Scones(), Softmax()], ids=lambda
 
 
 @pytest.fixture(scope="module")
-def model() -> Transformer:
+def model():
     """One that ends some translations soon, some late and some never."""
     config = ModelConfig(30, 1, 1, 16, 1, 16, 0.0, 0.0, tied_embeddings=False, max_length=32)
     with torch.random.fork_rng():
@@ -48,7 +44,7 @@ def model() -> Transformer:
     return model.to(DEVICE)
 
 
-def check_same(found: list[list[Hypothesis]], wanted: list[list[Hypothesis]]) -> None:
+def check_same(found, wanted):
     assert len(found) == len(wanted)
     for ours, theirs in zip(found, wanted, strict=True):
         assert [one.tokens for one in ours] == [one.tokens for one in theirs]
@@ -58,15 +54,13 @@ def check_same(found: list[list[Hypothesis]], wanted: list[list[Hypothesis]]) ->
             assert one.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-4)
 
 
-def plainly_greedy(
-    model: Transformer, output: OutputLayer, sources: Sequence[Sequence[int]], limits: list[int]
-) -> list[list[Hypothesis]]:
+def plainly_greedy(model, output, sources, limits):
     limits_B = torch.tensor(limits, device=DEVICE)
     return [[one] for one in greedy_search(model, output, padded(sources, DEVICE), limits_B)]
 
 
 @each_layer
-def test_greedy_search(model: Transformer, output: OutputLayer) -> None:
+def test_greedy_search(model, output):
     room = Room(slots=3, beams=1, sentences=8, source_tokens=64, steps=8)
     slots = GreedySlots(Inference(model, torch.float32), output, room)
     wanted = plainly_greedy(model, output, SOURCES, LIMITS)
@@ -78,7 +72,7 @@ def test_greedy_search(model: Transformer, output: OutputLayer) -> None:
     check_same(slots.search(SOURCES[4:6], LIMITS[4:6]), wanted[4:6])
 
 
-def test_greedy_search_without_scores(model: Transformer) -> None:
+def test_greedy_search_without_scores(model):
     room = Room(slots=8, beams=1, sentences=8, source_tokens=64, steps=8)  # more than sentences
     slots = GreedySlots(Inference(model, torch.float32), Scones(), room, scores=False)
     found = slots.search(SOURCES[:3], LIMITS[:3])
@@ -94,9 +88,7 @@ def test_greedy_search_without_scores(model: Transformer) -> None:
     [(Scones(), 3, 2, 0.0), (Softmax(), 2, 2, 1.0), (Scones(), 1, 1, 0.0)],
     ids=["two best of three", "length penalty", "a beam of one"],
 )
-def test_beam_search(
-    model: Transformer, output: OutputLayer, beams: int, n_best: int, penalty: float
-) -> None:
+def test_beam_search(model, output, beams, n_best, penalty):
     sources, limits = SOURCES[:5], LIMITS[:5]
     room = Room(slots=2, beams=beams, sentences=8, source_tokens=64, steps=8)
     slots = BeamSlots(Inference(model, torch.float32), output, room, n_best, penalty)
@@ -116,9 +108,7 @@ def test_beam_search(
 
 
 @pytest.mark.parametrize("options", [SearchOptions(), SearchOptions("beam", 2, n_best=2)])
-def test_a_searcher_divides_loads_and_answers_in_order(
-    model: Transformer, options: SearchOptions, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_searcher_divides_loads_and_answers_in_order(model, options, monkeypatch):
     monkeypatch.setattr(slots_module, "_MOST_SOURCE_TOKENS", 7)
     monkeypatch.setattr(slots_module, "ENCODED_TOGETHER", 5)
     monkeypatch.setattr(slots_module, "length_limit", lambda length, longest: 3 + length % 3)
@@ -134,13 +124,11 @@ def test_a_searcher_divides_loads_and_answers_in_order(
     assert len(searcher._rooms) == 1, "loads of like sizes share a room"
 
 
-def test_little_memory_makes_small_loads_and_is_given_back(
-    model: Transformer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rooms: list[Room] = []
+def test_little_memory_makes_small_loads_and_is_given_back(model, monkeypatch):
+    rooms = []
     choose = slots_module.room_for
 
-    def chosen(*sizes: Any) -> Room:
+    def chosen(*sizes):
         rooms.append(choose(*sizes))
         return rooms[-1]
 
@@ -157,9 +145,7 @@ def test_little_memory_makes_small_loads_and_is_given_back(
     assert not searcher._rooms
 
 
-def test_a_corpus_is_searched_in_slots_where_there_are_kernels(
-    model: Transformer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_corpus_is_searched_in_slots_where_there_are_kernels(model, monkeypatch):
     make_usable(monkeypatch)
     monkeypatch.delattr(corpus, "greedy_stream")
     sources = [SOURCES[index] for index in (1, 4, 5)]
@@ -169,11 +155,11 @@ def test_a_corpus_is_searched_in_slots_where_there_are_kernels(
     check_same(found, plainly_greedy(model, Scones(), sources, limits))
 
 
-def test_no_sentences_are_no_work(model: Transformer) -> None:
+def test_no_sentences_are_no_work(model):
     assert SlotSearcher(Inference(model, torch.float32), Scones()).search([], SearchOptions()) == []
 
 
-def test_rooms_are_kept_and_the_oldest_goes(model: Transformer) -> None:
+def test_rooms_are_kept_and_the_oldest_goes(model):
     searcher = SlotSearcher(Inference(model, torch.float32), Scones())
     rooms = [Room(slots, 1, 16, 64, 8) for slots in range(1, 7)]
     first = searcher._slots(rooms[0], SearchOptions())
@@ -190,9 +176,7 @@ lengths_of_sentences = st.lists(st.integers(1, 60), min_size=1, max_size=40)
 
 
 @given(lengths_of_sentences, st.integers(1, 5), st.integers(1, 150), st.integers(1, 900))
-def test_every_sentence_is_in_one_load_within_the_limits(
-    lengths: list[int], beams: int, most_tokens: int, most_history: int
-) -> None:
+def test_every_sentence_is_in_one_load_within_the_limits(lengths, beams, most_tokens, most_history):
     limits = [length_limit(length, 100) for length in lengths]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slots_module, "_MOST_HISTORY", most_history)
@@ -208,14 +192,14 @@ def test_every_sentence_is_in_one_load_within_the_limits(
             assert len(load) * beams * longest <= most_history
 
 
-def small_inference() -> Any:
+def small_inference():
     """What `room_for` looks at."""
     config = ModelConfig(30, 1, 2, 64, 2, 64, 0.0, 0.0, max_length=1024)
     return SimpleNamespace(config=config, precision=torch.bfloat16)
 
 
 @given(lengths_of_sentences, st.integers(1, 9), st.integers(1, 50), st.integers(0, 10**7))
-def test_a_load_fits_into_its_room(lengths: list[int], beams: int, most: int, memory: int) -> None:
+def test_a_load_fits_into_its_room(lengths, beams, most, memory):
     limits = [length_limit(length, 1024) for length in lengths]
     model = small_inference()
     room = room_for(model, lengths, limits, beams, most, memory)

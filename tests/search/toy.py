@@ -3,28 +3,26 @@
 import math
 
 import torch
-from torch import Tensor
 
-from scones.outputs import OutputLayer
 from scones.text import END
 
 
 class ToyState:
-    def __init__(self, prefixes: list[tuple[int, ...]], sentences: list[int], beams: int) -> None:
+    def __init__(self, prefixes, sentences, beams):
         self.prefixes = prefixes
         self.sentences = sentences
         self.beams = beams
 
-    def join(self, other: "ToyState") -> None:
+    def join(self, other):
         self.prefixes += other.prefixes
         self.sentences += other.sentences
 
-    def reorder(self, rows_N: Tensor) -> None:
+    def reorder(self, rows_N):
         rows = rows_N.tolist()
         assert [row // self.beams for row in rows] == [i // self.beams for i in range(len(rows))]
         self.prefixes = [self.prefixes[row] for row in rows]
 
-    def keep(self, sentences_B: Tensor) -> None:
+    def keep(self, sentences_B):
         rows = [s * self.beams + b for s in sentences_B.tolist() for b in range(self.beams)]
         self.prefixes = [self.prefixes[row] for row in rows]
         self.sentences = [self.sentences[s] for s in sentences_B.tolist()]
@@ -33,21 +31,21 @@ class ToyState:
 class ToyModel:
     """Random logits, drawn anew for every source number and prefix, the same every time."""
 
-    def __init__(self, vocabulary: int, seed: int, spread: float = 2.0) -> None:
+    def __init__(self, vocabulary, seed, spread=2.0):
         self.vocabulary = vocabulary
         self.seed = seed
         self.spread = spread
 
-    def logits(self, source: int, prefix: tuple[int, ...]) -> Tensor:
+    def logits(self, source, prefix):
         number = hash((self.seed, source, *prefix)) % 2**31
         generator = torch.Generator().manual_seed(number)
         return torch.randn(self.vocabulary, generator=generator) * self.spread
 
-    def start(self, source_BS: Tensor, beams: int = 1) -> ToyState:
+    def start(self, source_BS, beams=1):
         sources = source_BS[:, 0].tolist()
         return ToyState([()] * (len(sources) * beams), sources, beams)
 
-    def step(self, state: ToyState, tokens_N: Tensor) -> Tensor:
+    def step(self, state, tokens_N):
         state.prefixes = [(*p, t) for p, t in zip(state.prefixes, tokens_N.tolist(), strict=True)]
         return torch.stack(
             [
@@ -57,12 +55,10 @@ class ToyModel:
         )
 
 
-def brute_force(
-    model: ToyModel, output: OutputLayer, source: int, limit: int, penalty: float = 0.0
-) -> list[tuple[tuple[int, ...], float]]:
+def brute_force(model, output, source, limit, penalty=0.0):
     """All translations of at most `limit` tokens (end included), the best first."""
     found = []
-    level: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
+    level = [((), 0.0)]
     for _ in range(limit):
         longer = []
         for prefix, total in level:
@@ -78,7 +74,7 @@ def brute_force(
     return sorted(found, key=lambda item: -item[1] / (len(item[0]) + 1) ** penalty)
 
 
-def same_ranking(found: list, ranking: list, count: int) -> bool:
+def same_ranking(found, ranking, count):
     """Compare an n-best list with the first `count` of a full ranking; ties may trade places."""
     if len(found) != min(count, len(ranking)):
         return False

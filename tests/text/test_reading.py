@@ -1,13 +1,20 @@
 import gzip
 import lzma
+import os
 import tracemalloc
-from pathlib import Path
 
 import pytest
 
 from scones.errors import SconesError
 from scones.text import reading
-from scones.text.reading import MAX_LINE_BYTES, NOT_TWO_COLUMNS, lines, pairs, read_texts
+from scones.text.reading import (
+    MAX_LINE_BYTES,
+    NOT_TWO_COLUMNS,
+    chunks_of_lines,
+    lines,
+    pairs,
+    read_texts,
+)
 
 zstd = reading.zstd or pytest.skip("no package reads .zst", allow_module_level=True)
 
@@ -20,13 +27,13 @@ PACKERS = {
 PACKED = [ending for ending in PACKERS if ending != ".txt"]
 
 
-def written(folder: Path, content: bytes, name: str = "corpus.txt") -> Path:
+def written(folder, content, name="corpus.txt"):
     path = folder / name
     path.write_bytes(PACKERS[path.suffix](content))
     return path
 
 
-def refusal(path: Path, *, dos: bool = False) -> str:
+def refusal(path, *, dos=False):
     with pytest.raises(SconesError) as caught:
         list(lines(path, dos=dos))
     assert str(path) in str(caught.value)
@@ -163,3 +170,74 @@ def test_read_texts_refuses_a_line_that_would_be_cut(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "MAX_LINE_BYTES", 10)
     with pytest.raises(SconesError, match="line 2 is longer than 10 bytes"):
         read_texts(written(tmp_path, b"x" * 10 + b"\n" + b"y" * 11))
+
+
+# Standard input in chunks: what waits together comes together, what does not does not.
+
+
+@pytest.fixture
+def pipe():
+    """The two ends of a pipe: one to read, one to write, unbuffered."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as reader, os.fdopen(writing, "wb", buffering=0) as writer:
+        yield reader, writer
+
+
+def chunks_of(pipe, data, most):
+    reader, writer = pipe
+    writer.write(data)
+    writer.close()
+    return list(chunks_of_lines(reader, most))
+
+
+def test_a_chunk_holds_at_most_so_many_lines(pipe):
+    found = chunks_of(pipe, b"a\nb\nc\nd\ne\n", most=2)
+    assert found == [[(1, "a"), (2, "b")], [(3, "c"), (4, "d")], [(5, "e")]]
+
+
+def test_a_line_is_answered_before_the_next_one_comes(pipe):
+    reader, writer = pipe
+    chunks = chunks_of_lines(reader, most=100)
+    writer.write(b"one\n")
+    assert next(chunks) == [(1, "one")]
+    writer.write(b"two\nthree\nfo")
+    assert next(chunks) == [(2, "two"), (3, "three")]
+    writer.write(b"ur\n")
+    assert next(chunks) == [(4, "four")]
+    writer.close()
+    assert list(chunks) == []
+
+
+@pytest.mark.parametrize("data", [b"", b"\n", b"\n\n", b"a", b"a\n\nb", "ä\u2028ö\x0bü\n".encode()])
+def test_lines_end_in_a_newline_and_nowhere_else(pipe, data):
+    expected = data.decode().removesuffix("\n").split("\n") if data else []
+    found = [text for chunk in chunks_of(pipe, data, 100) for _, text in chunk]
+    assert found == expected
+
+
+def test_what_windows_adds_is_taken_off(pipe):
+    found = chunks_of(pipe, b"\xef\xbb\xbfa\r\nb\r\n\xef\xbb\xbfc\n", 100)
+    assert found == [[(1, "a"), (2, "b"), (3, "\ufeffc")]]
+
+
+def test_a_line_longer_than_a_block_stays_whole(pipe):
+    reader, writer = pipe
+    chunks = chunks_of_lines(reader, most=100)
+    line = "ä" * 30_000
+    for _ in range(3):  # a pipe holds 64 KiB; each write fits after the one before was read
+        writer.write(line.encode())
+        writer.write(b"\n")
+        assert [text for _, text in next(chunks)] == [line]
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [(b"g\xc3t", "Line 3 .*UTF-8 text .byte 2 is 0xC3"), (b"g\0t", "Line 3 .*NUL byte")],
+)
+def test_the_lines_before_a_bad_one_are_given_first(pipe, bad, said):
+    reader, writer = pipe
+    writer.write(b"a\nb\n" + bad + b"\nd\n")
+    chunks = chunks_of_lines(reader, most=100)
+    assert next(chunks) == [(1, "a"), (2, "b")]
+    with pytest.raises(SconesError, match=said):
+        next(chunks)

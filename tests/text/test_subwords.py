@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import random
-from pathlib import Path
 
 import pytest
 
@@ -9,23 +6,23 @@ from scones.errors import SconesError
 from scones.text.subwords import Subwords
 
 
-def _lines(count: int = 400) -> list[str]:
+def _lines(count=400):
     choose = random.Random(3)
     words = ["".join(choose.choices("abcdefghijklmno", k=choose.randint(2, 8))) for _ in range(150)]
     return [" ".join(choose.choices(words, k=7)) for _ in range(count)]
 
 
 @pytest.fixture(scope="module")
-def subwords() -> Subwords:
+def subwords():
     return Subwords.train(_lines(), pieces=400)
 
 
-def test_special_ids_come_first_and_the_size_is_exact(subwords: Subwords) -> None:
+def test_special_ids_come_first_and_the_size_is_exact(subwords):
     assert len(subwords) == 400
     assert subwords.pieces([0, 1, 2]) == ["<pad>", "</s>", "<unk>"]
 
 
-def test_text_comes_back_even_with_characters_never_seen(subwords: Subwords) -> None:
+def test_text_comes_back_even_with_characters_never_seen(subwords):
     texts = ["abc def", "Größe 日本 😀", ""]
     ids = subwords.encode(texts)
     assert subwords.decode(ids) == texts
@@ -33,9 +30,7 @@ def test_text_comes_back_even_with_characters_never_seen(subwords: Subwords) -> 
     assert subwords.decode([[*ids[0], 1, 0, 0]]) == texts[:1]  # end and padding leave no trace
 
 
-def test_training_is_deterministic_and_silent(
-    subwords: Subwords, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_training_is_deterministic_and_silent(subwords, tmp_path, capfd):
     again = Subwords.train(iter(_lines()), pieces=400)
     assert capfd.readouterr() == ("", "")
     assert again.model == subwords.model
@@ -45,7 +40,7 @@ def test_training_is_deterministic_and_silent(
     assert loaded.encode(["abc"]) == subwords.encode(["abc"])
 
 
-def test_too_many_pieces_names_the_largest_number() -> None:
+def test_too_many_pieces_names_the_largest_number():
     with pytest.raises(
         SconesError, match=r"too small for 32000 pieces; ask for at most (\d+)"
     ) as e:
@@ -58,20 +53,20 @@ def test_too_many_pieces_names_the_largest_number() -> None:
     ("lines", "pieces", "message"),
     [(_lines(), 100, r"ask for at least 27\d"), ([], 300, "no text")],
 )
-def test_what_cannot_be_learned_is_refused(lines: list[str], pieces: int, message: str) -> None:
+def test_what_cannot_be_learned_is_refused(lines, pieces, message):
     with pytest.raises(SconesError, match=message):
         Subwords.train(lines, pieces=pieces)
 
 
 @pytest.mark.parametrize("keep", [0, 3000, -1])
-def test_a_damaged_model_is_refused(subwords: Subwords, tmp_path: Path, keep: int) -> None:
+def test_a_damaged_model_is_refused(subwords, tmp_path, keep):
     path = tmp_path / "broken.model"
     path.write_bytes(subwords.model[:keep])
     with pytest.raises(SconesError, match=r"broken\.model"):
         Subwords.load(path)
 
 
-def test_what_is_no_model_of_ours_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_model_of_ours_is_refused(tmp_path):
     from sentencepiece import SentencePieceTrainer
 
     SentencePieceTrainer.train(
@@ -88,6 +83,6 @@ def test_what_is_no_model_of_ours_is_refused(tmp_path: Path) -> None:
         Subwords.load(tmp_path)
 
 
-def test_half_a_character_is_named(subwords: Subwords) -> None:
+def test_half_a_character_is_named(subwords):
     with pytest.raises(SconesError, match="Text 2 holds half a character"):
         subwords.encode(["fine", "half \ud800"])

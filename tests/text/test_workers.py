@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import multiprocessing
 import operator
 import os
@@ -7,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 
@@ -21,16 +18,16 @@ make_sleeper = partial(partial, time.sleep)  # operator.call(sleeper, seconds) t
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_results_come_in_order(workers: int) -> None:
+def test_results_come_in_order(workers):
     # A process adds to a number of its own; the long first item must not be overtaken.
     results = ordered_map(operator.add, range(20), partial(int, "100"), workers)
     assert list(results) == list(range(100, 120))
 
 
-def test_items_are_read_only_as_results_are_taken() -> None:
+def test_items_are_read_only_as_results_are_taken():
     read = 0
 
-    def items() -> Iterator[int]:
+    def items():
         nonlocal read
         while True:
             read += 1
@@ -43,7 +40,7 @@ def test_items_are_read_only_as_results_are_taken() -> None:
         assert read <= 6
 
 
-def test_closing_ends_the_processes_at_once() -> None:
+def test_closing_ends_the_processes_at_once():
     before = set(multiprocessing.active_children())
     with closing(ordered_map(operator.call, [0, *[60] * 20], make_sleeper, workers=2)) as results:
         next(results)
@@ -52,18 +49,18 @@ def test_closing_ends_the_processes_at_once() -> None:
     assert set(multiprocessing.active_children()) <= before
 
 
-def test_a_worker_that_dies_is_said_in_a_sentence() -> None:
+def test_a_worker_that_dies_is_said_in_a_sentence():
     results = ordered_map(os.kill, [signal.SIGKILL], os.getpid, workers=2)
     with pytest.raises(SconesError, match=r"worker process died.*--workers"):
         list(results)
 
 
-def test_an_error_in_a_worker_comes_through() -> None:
+def test_an_error_in_a_worker_comes_through():
     with pytest.raises(ValueError, match="invalid literal"):
         run_apart(partial(int, "many"), workers=2)
 
 
-def test_run_apart_runs_elsewhere_unless_there_is_one_worker() -> None:
+def test_run_apart_runs_elsewhere_unless_there_is_one_worker():
     assert run_apart(os.getpid, workers=1) == os.getpid()
     assert run_apart(os.getpid, workers=2) != os.getpid()
 
@@ -82,9 +79,8 @@ if __name__ == "__main__":
 """
 
 
-def test_workers_do_not_outlive_a_killed_parent() -> None:
+def test_workers_do_not_outlive_a_killed_parent():
     with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE) as parent:
-        assert parent.stdout is not None
         children = [int(pid) for pid in parent.stdout.readline().split()]
         assert children
         parent.kill()
@@ -94,7 +90,7 @@ def test_workers_do_not_outlive_a_killed_parent() -> None:
     assert not any(map(_lives, children))
 
 
-def _lives(pid: int) -> bool:
+def _lives(pid):
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -10,7 +10,6 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import torch
 from tiny_run import make_experiment
@@ -30,7 +29,7 @@ class Sick(Scones):
     value = float("nan")
     weight: Tensor
 
-    def loss(self, *arguments: Any, **options: Any) -> Tensor:
+    def loss(self, *arguments, **options):
         healthy = super().loss(*arguments, **options)
         if not torch.is_grad_enabled():
             return healthy
@@ -39,7 +38,7 @@ class Sick(Scones):
         return healthy * self.value if Sick.calls in Sick.bad else healthy
 
 
-def main(store: Path, folder: Path) -> None:
+def main(store, folder):
     """Train with a loss that is not finite in one step of each process."""
     register(Sick)
     rank = int(os.environ["RANK"])

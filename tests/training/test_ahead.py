@@ -1,11 +1,8 @@
 """Batches made ahead by a thread: the same ones, in the same places, and no thread left behind."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import time
-from collections.abc import Callable, Iterator
 from itertools import count, islice
 
 import pytest
@@ -13,11 +10,11 @@ import pytest
 from scones.training.gpu import ahead
 
 
-def threads() -> list[threading.Thread]:
+def threads():
     return [thread for thread in threading.enumerate() if thread.name.startswith("ahead")]
 
 
-def eventually(true: Callable[[], bool]) -> bool:
+def eventually(true):
     deadline = time.monotonic() + 10
     while not true() and time.monotonic() < deadline:
         time.sleep(0.001)
@@ -25,15 +22,15 @@ def eventually(true: Callable[[], bool]) -> bool:
 
 
 @pytest.mark.parametrize("depth", [0, 1, 4, 30])
-def test_items_come_in_their_order(depth: int) -> None:
+def test_items_come_in_their_order(depth):
     assert list(ahead(iter(range(20)), depth)) == list(range(20))
     assert not threads()
 
 
-def test_a_thread_makes_as_many_as_may_wait_and_no_more() -> None:
-    made: list[str] = []
+def test_a_thread_makes_as_many_as_may_wait_and_no_more():
+    made = []
 
-    def items() -> Iterator[int]:
+    def items():
         for number in count():
             made.append(threading.current_thread().name)
             yield number
@@ -50,8 +47,8 @@ def test_a_thread_makes_as_many_as_may_wait_and_no_more() -> None:
     numbers.close()
 
 
-def test_what_goes_wrong_in_the_thread_is_raised_in_its_place() -> None:
-    def items() -> Iterator[int]:
+def test_what_goes_wrong_in_the_thread_is_raised_in_its_place():
+    def items():
         yield from range(3)
         raise OSError("the disk is gone")
 
@@ -63,7 +60,7 @@ def test_what_goes_wrong_in_the_thread_is_raised_in_its_place() -> None:
 
 
 @pytest.mark.parametrize("leave", [lambda numbers: numbers.close(), lambda numbers: None])
-def test_the_thread_ends_with_its_consumer(leave: Callable[[Iterator[int]], None]) -> None:
+def test_the_thread_ends_with_its_consumer(leave):
     numbers = ahead(count())
     assert next(numbers) == 0
     assert threads()

@@ -4,10 +4,6 @@ Where a change is meant to (another start, another order of batches), put the ne
 say why in the commit. `pytest tests/training/test_golden_losses.py` shows them.
 """
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from tiny_run import events, small_model
 
@@ -26,7 +22,7 @@ GOLDEN = {
 
 
 @pytest.mark.parametrize("layer", GOLDEN)
-def test_the_loss_falls_as_it_always_did(layer: str, run_training, tmp_path: Path) -> None:
+def test_the_loss_falls_as_it_always_did(layer, run_training, tmp_path):
     run_training(
         tmp_path, {"max_steps": 15}, small_model(dropout=0.0), output_layer({"layer": layer})
     )

@@ -1,9 +1,5 @@
 """A run on kernels takes its steps as a GPU does; here they are interpreted."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from kernel_device import DEVICE, make_usable
 from tiny_run import events, small_model
@@ -13,8 +9,8 @@ from scones.training.gpu import GpuSteps
 
 @pytest.mark.skipif(DEVICE.type != "cpu", reason="tests/gpu trains on the device itself")
 def test_a_run_on_kernels_trains_without_padding_and_learns_the_same(
-    run_training, store_without_dev: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    run_training, store_without_dev, tmp_path, monkeypatch
+):
     taken = []
 
     class Watched(GpuSteps):

@@ -1,14 +1,11 @@
 """A run stopped at any moment goes on to the numbers it would have had."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 from tiny_run import assert_same_end, checkpoint, events, train_command, wait_for_steps
@@ -24,7 +21,7 @@ FLAGS = {"max_steps": STEPS, "validate_every": 15, "checkpoint_every": 4}
     [{}, {"optimizer": "adamw", "learning_rate": 0.001}, {"accumulate": 3}, {"max_tokens": 200}],
     ids=["lamb", "adamw", "accumulate", "small batches"],
 )
-def test_stopped_and_resumed_is_as_if_never_stopped(options, run_training, tmp_path: Path) -> None:
+def test_stopped_and_resumed_is_as_if_never_stopped(options, run_training, tmp_path):
     run_training(tmp_path / "straight", {**options, "max_steps": 6})
     for steps in (2, 3, 6):
         run_training(tmp_path / "resumed", {**options, "max_steps": steps})
@@ -36,7 +33,7 @@ def test_stopped_and_resumed_is_as_if_never_stopped(options, run_training, tmp_p
     assert resumed == straight
 
 
-def test_what_a_killed_process_was_writing_is_cleared_away(run_training, tmp_path: Path) -> None:
+def test_what_a_killed_process_was_writing_is_cleared_away(run_training, tmp_path):
     (tmp_path / "run" / ".training.writing-1").mkdir(parents=True)  # as good as empty
     run_training(tmp_path / "run", {"max_steps": 1})
     checkpoints = tmp_path / "run" / "training" / "checkpoints"
@@ -46,7 +43,7 @@ def test_what_a_killed_process_was_writing_is_cleared_away(run_training, tmp_pat
 
 
 @pytest.fixture(scope="module")
-def straight(tiny_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def straight(tiny_store, tmp_path_factory):
     """The same run, never stopped."""
     folder = tmp_path_factory.mktemp("straight") / "run"
     assert run_command(train_command(tiny_store, folder, **FLAGS)) == 0
@@ -55,8 +52,8 @@ def straight(tiny_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @pytest.mark.parametrize(("number", "expected"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
 def test_a_run_stopped_by_a_signal_ends_as_if_never_stopped(
-    number: int, expected: int, straight: Path, tiny_store: Path, tmp_path: Path
-) -> None:
+    number, expected, straight, tiny_store, tmp_path
+):
     run = tmp_path / "run"
     command = train_command(tiny_store, run, **FLAGS)
     process = subprocess.Popen(

@@ -1,7 +1,5 @@
 """LAMB against a slow reference in plain Python, and the learning rate's way."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -17,13 +15,13 @@ BETAS, EPSILON, RATE = (0.9, 0.98), 1e-6, 0.05
 class SlowLamb:
     """One tensor's LAMB, number by number, after You et al.'s algorithm."""
 
-    def __init__(self, values: list[float], matrix: bool, decay: float, cap: float) -> None:
+    def __init__(self, values, matrix, decay, cap):
         self.values, self.matrix, self.decay, self.cap = values, matrix, decay, cap
         self.means = [0.0] * len(values)
         self.squares = [0.0] * len(values)
         self.steps = 0
 
-    def step(self, gradients: list[float]) -> None:
+    def step(self, gradients):
         self.steps += 1
         update = []
         for index, gradient in enumerate(gradients):
@@ -51,10 +49,10 @@ class SlowLamb:
         pytest.param(0.0, 0.01, 10.0, id="zero norm"),
     ],
 )
-def test_lamb_equals_the_slow_reference(start: float, decay: float, cap: float) -> None:
+def test_lamb_equals_the_slow_reference(start, decay, cap):
     generator = torch.Generator().manual_seed(1)
 
-    def draw(shape: tuple[int, ...]) -> torch.Tensor:
+    def draw(shape):
         return torch.randn(shape, dtype=torch.float64, generator=generator)
 
     # Tensors that are updated together do not touch each other.
@@ -75,7 +73,7 @@ def test_lamb_equals_the_slow_reference(start: float, decay: float, cap: float) 
 
 
 @pytest.mark.parametrize("name", ["lamb", "adamw"])
-def test_only_matrices_decay(name: str) -> None:
+def test_only_matrices_decay(name):
     model = nn.Linear(3, 2)
     with torch.no_grad():
         model.bias.fill_(1.0)
@@ -88,7 +86,7 @@ def test_only_matrices_decay(name: str) -> None:
     assert torch.all(model.weight.abs() < before.abs())
 
 
-def test_the_learning_rate_rises_then_falls_as_the_root_and_cools_down() -> None:
+def test_the_learning_rate_rises_then_falls_as_the_root_and_cools_down():
     options = TrainOptions(learning_rate=0.02, warmup_steps=100)
     rates = [learning_rate(options, step, 0.0) for step in (1, 50, 100, 400, 10_000)]
     assert rates == pytest.approx([0.0002, 0.01, 0.02, 0.01, 0.002])

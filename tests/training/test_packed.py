@@ -1,41 +1,36 @@
 """Batches without padding are the padded ones, laid out otherwise."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from kernel_device import DEVICE, make_usable
 from packed_batches import training_batches
-from torch import Tensor
 
-from scones.kernels import IGNORED, PackedTokens
+from scones.kernels import IGNORED
 from scones.model.config import ModelConfig
 from scones.model.transformer import Transformer
-from scones.outputs import OutputLayer
 from scones.outputs.scones import Scones
 from scones.outputs.softmax import Softmax
 from scones.text import END, PAD
-from scones.text.store import ParallelTokens, TokenStore
-from scones.training.data import Batch, Position, make_batch
+from scones.text.store import TokenStore
 from scones.training.data import LossModule as Objective
+from scones.training.data import Position, make_batch
 from scones.training.data import Shard as Share
-from scones.training.gpu import PackedBatch, make_packed_batch
+from scones.training.gpu import make_packed_batch
 
 SOME = np.array([5, 0, 9, 77, 31])
 
 
 @pytest.fixture(scope="module")
-def tokens(tiny_store: Path) -> ParallelTokens:
+def tokens(tiny_store):
     return TokenStore.open(tiny_store).split("train")
 
 
 @pytest.fixture
-def model() -> Transformer:
+def model():
     config = ModelConfig(500, 1, 1, 32, 2, 32, 0.0, 0.0, max_length=64)
     with torch.random.fork_rng():
         torch.manual_seed(2)
@@ -44,11 +39,11 @@ def model() -> Transformer:
 
 
 @pytest.fixture
-def _usable(monkeypatch: pytest.MonkeyPatch) -> None:
+def _usable(monkeypatch):
     make_usable(monkeypatch)
 
 
-def sentences_of(packed: PackedTokens) -> list[list[int]]:
+def sentences_of(packed):
     """The sentences of a packed tensor; checks that what is said about them is true."""
     lengths = packed.spans.starts.diff().tolist()
     assert packed.spans.starts[0] == 0
@@ -57,7 +52,7 @@ def sentences_of(packed: PackedTokens) -> list[list[int]]:
     return [part.tolist() for part in packed.ids_N.split(lengths)]
 
 
-def pairs_of(batch: PackedBatch) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+def pairs_of(batch):
     """The sentence pairs of a batch, as ids without the end of sentence."""
     sources, inputs = sentences_of(batch.source), sentences_of(batch.inputs)
     targets = [part.tolist() for part in batch.targets_N.split([len(one) for one in inputs])]
@@ -70,20 +65,20 @@ def pairs_of(batch: PackedBatch) -> list[tuple[tuple[int, ...], tuple[int, ...]]
     ]
 
 
-def pair(tokens: ParallelTokens, index: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def pair(tokens, index):
     return tuple(tokens.source(index).tolist()), tuple(tokens.target(index).tolist())
 
 
-def same_facts(left: Batch, right: Batch) -> bool:
+def same_facts(left, right):
     """Whether all is the same that does not depend on the layout."""
     weights = (left.weights_N, right.weights_N)
     unweighted = weights == (None, None)
-    same = unweighted or torch.equal(*weights)  # type: ignore[arg-type]
+    same = unweighted or torch.equal(*weights)
     facts = ((one.tokens, one.total, one.targets_N.tolist()) for one in (left, right))
     return same and next(facts) == next(facts)
 
 
-def test_a_packed_batch_holds_its_pairs_one_behind_another(tokens: ParallelTokens) -> None:
+def test_a_packed_batch_holds_its_pairs_one_behind_another(tokens):
     batch = make_packed_batch(tokens, SOME, by_sentence=False)
     assert pairs_of(batch) == [pair(tokens, index) for index in SOME]
     assert batch.source.ids_N.dtype == batch.source.places_N.dtype == torch.long
@@ -92,9 +87,7 @@ def test_a_packed_batch_holds_its_pairs_one_behind_another(tokens: ParallelToken
 
 @pytest.mark.parametrize("by_sentence", [True, False])
 @pytest.mark.parametrize("processes", [1, 2, 3, 7])
-def test_processes_share_packed_batches_as_they_share_padded_ones(
-    tokens: ParallelTokens, by_sentence: bool, processes: int
-) -> None:
+def test_processes_share_packed_batches_as_they_share_padded_ones(tokens, by_sentence, processes):
     shared = []
     for process in range(processes):
         share = Share(process, processes)
@@ -104,23 +97,11 @@ def test_processes_share_packed_batches_as_they_share_padded_ones(
             shared += pairs_of(batch)
         else:  # one that has nothing to do computes something of no weight
             assert len(pairs_of(batch)) == 1
-            assert batch.weights_N is not None
             assert torch.all(batch.weights_N == 0)
     assert Counter(shared) == Counter(pair(tokens, index) for index in SOME)
 
 
-def test_an_epoch_of_packed_batches_holds_every_pair_once(tokens: ParallelTokens) -> None:
-    batches = training_batches(tokens, 512, 7, False, Position(), packed=True)
-    found: Counter[tuple[tuple[int, ...], tuple[int, ...]]] = Counter()
-    for batch, behind in batches:
-        assert isinstance(batch, PackedBatch)
-        found.update(pairs_of(batch))
-        if behind == Position(1, 0):
-            break
-    assert found == Counter(pair(tokens, index) for index in range(len(tokens)))
-
-
-def test_the_plan_of_an_epoch_does_not_depend_on_the_layout(tokens: ParallelTokens) -> None:
+def test_the_plan_of_an_epoch_does_not_depend_on_the_layout(tokens):
     layouts = (
         islice(training_batches(tokens, 512, 7, True, Position(0, 3), packed=packed), 9)
         for packed in (True, False)
@@ -130,10 +111,9 @@ def test_the_plan_of_an_epoch_does_not_depend_on_the_layout(tokens: ParallelToke
         assert same_facts(packed, padded)
 
 
-def test_a_packed_batch_moves_as_a_whole(tokens: ParallelTokens) -> None:
+def test_a_packed_batch_moves_as_a_whole(tokens):
     batch = make_packed_batch(tokens, SOME, by_sentence=True)
     moved = batch.to(torch.device("meta"))
-    assert isinstance(moved, PackedBatch)
     tensors = [moved.targets_N, moved.weights_N]
     for side in (moved.source, moved.inputs):
         tensors += [side.ids_N, side.places_N, side.spans.starts]
@@ -142,9 +122,7 @@ def test_a_packed_batch_moves_as_a_whole(tokens: ParallelTokens) -> None:
     assert moved.total == 5
 
 
-def test_the_hidden_states_are_those_of_padded_batches(
-    tokens: ParallelTokens, model: Transformer
-) -> None:
+def test_the_hidden_states_are_those_of_padded_batches(tokens, model):
     model.noise.draw(DEVICE)
     padded, packed = (
         make(tokens, SOME, by_sentence=False).to(DEVICE).hidden(model)
@@ -160,13 +138,9 @@ def test_the_hidden_states_are_those_of_padded_batches(
     ids=["scones by sentence", "scones", "softmax"],
 )
 def test_loss_and_gradients_are_those_of_padded_batches(
-    tokens: ParallelTokens,
-    model: Transformer,
-    output: OutputLayer,
-    by_sentence: bool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def gradients(batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+    tokens, model, output, by_sentence, monkeypatch
+):
+    def gradients(batch):
         objective = Objective(model, output, torch.float32)
         names = [name for name, _ in model.named_parameters()]
         loss = objective(batch.to(DEVICE))
@@ -185,9 +159,7 @@ def test_loss_and_gradients_are_those_of_padded_batches(
 
 @pytest.mark.usefixtures("_usable")
 @pytest.mark.parametrize(("rate", "attention_rate"), [(0.0, 0.5), (0.5, 0.0)])
-def test_every_step_drops_other_numbers(
-    tokens: ParallelTokens, rate: float, attention_rate: float
-) -> None:
+def test_every_step_drops_other_numbers(tokens, rate, attention_rate):
     config = ModelConfig(500, 1, 1, 32, 2, 32, rate, attention_rate, max_length=64)
     objective = Objective(Transformer(config).to(DEVICE), Scones(), torch.float32)
     batch = make_packed_batch(tokens, SOME[:1], by_sentence=False).to(DEVICE)
@@ -203,9 +175,7 @@ def test_every_step_drops_other_numbers(
 @pytest.mark.usefixtures("_usable")
 @pytest.mark.parametrize("by_sentence", [True, False])
 @pytest.mark.parametrize("grain", [16, 50, 256])
-def test_a_settled_batch_has_the_same_loss_and_gradients(
-    tokens: ParallelTokens, model: Transformer, by_sentence: bool, grain: int
-) -> None:
+def test_a_settled_batch_has_the_same_loss_and_gradients(tokens, model, by_sentence, grain):
     objective = Objective(model, Scones(0.5, 0.1), torch.float32)
     plain = make_packed_batch(tokens, SOME[:3], by_sentence)
     results = []
@@ -218,11 +188,10 @@ def test_a_settled_batch_has_the_same_loss_and_gradients(
 
 
 @pytest.mark.parametrize("grain", [8, 64, 100, 1000])
-def test_settled_batches_are_filled_up_to_a_grain(tokens: ParallelTokens, grain: int) -> None:
+def test_settled_batches_are_filled_up_to_a_grain(tokens, grain):
     plan = training_batches(tokens, 512, 7, True, Position(), packed=True)
     shapes = set()
     for batch, _ in islice(plan, 12):
-        assert isinstance(batch, PackedBatch)
         settled = batch.settled(grain)
         shapes.add(settled.shape)
         assert (settled.tokens, settled.total) == (batch.tokens, batch.total)
@@ -238,13 +207,12 @@ def test_settled_batches_are_filled_up_to_a_grain(tokens: ParallelTokens, grain:
         # Where one side of a pair is empty, the other is: there is nothing to attend to.
         sides = (settled.source.spans.starts.diff(), settled.inputs.spans.starts.diff())
         assert torch.equal(sides[0] == 0, sides[1] == 0)
-        assert settled.weights_N is not None
         assert settled.weights_N.numel() == settled.targets_N.numel()
         assert torch.all(settled.targets_N[batch.targets_N.numel() :] == IGNORED)
     assert len(shapes) < 12 or grain == 8
 
 
-def test_a_batch_takes_in_another_of_its_shape(tokens: ParallelTokens) -> None:
+def test_a_batch_takes_in_another_of_its_shape(tokens):
     first, second = (
         make_packed_batch(tokens, indices, by_sentence=False) for indices in (SOME, SOME[::-1])
     )

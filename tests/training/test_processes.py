@@ -1,7 +1,5 @@
 """Several processes train as one would, and a lost one ends them all."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -19,13 +17,13 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--np
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
-def command(store: Path, folder: Path, **flags: object) -> list[str]:
+def command(store, folder, **flags):
     # Slow to move: what two processes round otherwise than one must not grow.
     usual = {"dropout": 0, "attention_dropout": 0, "learning_rate": 0.006, "warmup_steps": 1000}
     return train_command(store, folder, **{**usual, **flags})
 
 
-def by_two(*words: str | Path) -> subprocess.CompletedProcess[str]:
+def by_two(*words):
     done = subprocess.run([*TORCHRUN, *words], capture_output=True, text=True, env=ENVIRONMENT)
     assert done.returncode == 0, done.stderr
     return done
@@ -38,9 +36,7 @@ def by_two(*words: str | Path) -> subprocess.CompletedProcess[str]:
         pytest.param(50, {}, marks=pytest.mark.slow),
     ],
 )
-def test_two_processes_have_the_loss_curve_of_one(
-    steps: int, flags: dict[str, object], tiny_store: Path, tmp_path: Path
-) -> None:
+def test_two_processes_have_the_loss_curve_of_one(steps, flags, tiny_store, tmp_path):
     flags = {**flags, "max_steps": steps}
     assert run_command(command(tiny_store, tmp_path / "one", **flags)) == 0
     done = by_two("-m", "scones", *command(tiny_store, tmp_path / "two", **flags))
@@ -54,9 +50,7 @@ def test_two_processes_have_the_loss_curve_of_one(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lost", [0, 1])
-def test_a_lost_process_ends_all_and_one_goes_on_alone(
-    lost: int, tiny_store: Path, tmp_path: Path
-) -> None:
+def test_a_lost_process_ends_all_and_one_goes_on_alone(lost, tiny_store, tmp_path):
     flags = {"max_steps": 400, "checkpoint_every": 5, "dropout": 0.1}
     words = command(tiny_store, tmp_path / "run", **flags)
     launcher = subprocess.Popen(
@@ -77,9 +71,7 @@ def test_a_lost_process_ends_all_and_one_goes_on_alone(
 
 
 @pytest.mark.slow
-def test_two_processes_skip_together_what_only_one_found_sick(
-    tiny_store: Path, tmp_path: Path
-) -> None:
+def test_two_processes_skip_together_what_only_one_found_sick(tiny_store, tmp_path):
     done = by_two(Path(__file__).with_name("sick.py"), tiny_store, tmp_path / "run")
     ends = [json.loads(line) for line in done.stdout.splitlines()]
     assert sorted(end["rank"] for end in ends) == [0, 1]

@@ -1,21 +1,18 @@
 """A step that is not finite is left out by the device, and read about later: nothing else moves."""
 
-from __future__ import annotations
-
 import json
 import threading
-from pathlib import Path
 
 import pytest
 import torch
 from sick import Sick
 from tiny_run import assert_same_end, checkpoint, events
-from torch import Tensor, nn
+from torch import nn
 
 from scones.errors import SconesError
 from scones.training import gpu, loop
 from scones.training.gpu import GpuSteps, ahead
-from scones.training.optimizers import AdamW, Lamb, finite_step, make_optimizer
+from scones.training.optimizers import finite_step, make_optimizer
 from scones.training.options import TrainOptions
 
 NAN, INFINITE = float("nan"), float("inf")
@@ -24,25 +21,24 @@ NAN, INFINITE = float("nan"), float("inf")
 class Trainee:
     """A little model with its optimiser, stepped with gradients that depend on the step alone."""
 
-    def __init__(self, name: str, clip_norm: float) -> None:
+    def __init__(self, name, clip_norm):
         torch.manual_seed(3)
         self.model = nn.Sequential(nn.Linear(7, 5), nn.LayerNorm(5), nn.Linear(5, 3))
         self.clip_norm = clip_norm
         options = TrainOptions(optimizer=name, learning_rate=0.01, weight_decay=0.1)
-        self.optimizer: Lamb | AdamW = make_optimizer(self.model, options)
+        self.optimizer = make_optimizer(self.model, options)
 
-    def step(self, number: int, size: float = 1.0, poison: float = 0.0, loss: float = 2.0) -> float:
+    def step(self, number, size=1.0, poison=0.0, loss=2.0):
         generator = torch.Generator().manual_seed(number)
         for parameter in self.model.parameters():
             parameter.grad = size * torch.randn(parameter.shape, generator=generator)
         first = next(self.model.parameters())
-        assert first.grad is not None
         first.grad[1, 2] += poison
         norm = finite_step(self.optimizer, 0.01, torch.tensor(loss), self.clip_norm)
         assert all(parameter.grad is None for parameter in self.model.parameters())
         return float(norm)
 
-    def bits(self) -> list[Tensor]:
+    def bits(self):
         """Copies of all weights, moments and counts, as whole numbers: -0 is not 0."""
         states = [self.optimizer.state[parameter] for parameter in self.model.parameters()]
         tensors = [*self.model.parameters(), *(value for s in states for value in s.values())]
@@ -53,9 +49,7 @@ class Trainee:
 @pytest.mark.parametrize("clip_norm", [0.0, 1.0], ids=["unclipped", "clipped"])
 @pytest.mark.parametrize(("poison", "loss"), [(NAN, 2.0), (INFINITE, 2.0), (0.0, NAN), (NAN, NAN)])
 @pytest.mark.parametrize("first", [True, False], ids=["the first step", "a later one"])
-def test_a_step_that_is_not_finite_changes_no_bit(
-    optimizer: str, clip_norm: float, poison: float, loss: float, first: bool
-) -> None:
+def test_a_step_that_is_not_finite_changes_no_bit(optimizer, clip_norm, poison, loss, first):
     sick, healthy = Trainee(optimizer, clip_norm), Trainee(optimizer, clip_norm)
     for number in () if first else (1, 2):
         sick.step(number)
@@ -72,9 +66,7 @@ def test_a_step_that_is_not_finite_changes_no_bit(
 
 @pytest.mark.parametrize(("optimizer", "mean"), [("lamb", "mean"), ("adamw", "exp_avg")])
 @pytest.mark.parametrize(("clip_norm", "clips"), [(0.0, False), (0.5, True), (1000.0, False)])
-def test_gradients_are_clipped_to_their_common_norm(
-    optimizer: str, mean: str, clip_norm: float, clips: bool
-) -> None:
+def test_gradients_are_clipped_to_their_common_norm(optimizer, mean, clip_norm, clips):
     trainee = Trainee(optimizer, clip_norm)
     norm = trainee.step(1, size=3.0)
     assert norm > 10
@@ -85,10 +77,10 @@ def test_gradients_are_clipped_to_their_common_norm(
 
 
 @pytest.fixture
-def sickness(monkeypatch: pytest.MonkeyPatch):
+def sickness(monkeypatch):
     """Makes an output layer whose loss is sick in the given steps."""
 
-    def make(*bad: int, value: float = NAN) -> Sick:
+    def make(*bad, value=NAN):
         monkeypatch.setattr(Sick, "calls", 0)
         monkeypatch.setattr(Sick, "bad", bad)
         monkeypatch.setattr(Sick, "value", value)
@@ -98,8 +90,8 @@ def sickness(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_host_that_runs_ahead_writes_the_same_log_and_the_same_bits(
-    run_training, sickness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    run_training, sickness, tmp_path, monkeypatch
+):
     options = {"max_tokens": 200, "log_every": 9, "checkpoint_every": 10}
     for name, stops in (("plain", [14]), ("ahead", [10, 14])):
         output = sickness(2, 3, 8, 11, value=INFINITE)
@@ -127,9 +119,7 @@ def test_a_host_that_runs_ahead_writes_the_same_log_and_the_same_bits(
 
 
 @pytest.mark.parametrize("steps_ahead", [0, 2])
-def test_ten_in_a_row_end_a_run(
-    steps_ahead: int, run_training, sickness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ten_in_a_row_end_a_run(steps_ahead, run_training, sickness, tmp_path, monkeypatch):
     if steps_ahead:
         monkeypatch.setattr(loop, "CpuSteps", GpuSteps)
         monkeypatch.setitem(gpu.STEPS_AHEAD, "cpu", steps_ahead)
@@ -142,9 +132,7 @@ def test_ten_in_a_row_end_a_run(
     assert checkpoint(tmp_path / "run", 12)
 
 
-def test_a_skipped_step_is_counted_and_left_out_of_the_mean_loss(
-    run_training, sickness, tmp_path: Path
-) -> None:
+def test_a_skipped_step_is_counted_and_left_out_of_the_mean_loss(run_training, sickness, tmp_path):
     run_training(tmp_path / "each", {"max_steps": 3}, output=sickness(2))
     first, second, third = events(tmp_path / "each")
     assert [event["skipped"] for event in (first, second, third)] == [0, 1, 1]

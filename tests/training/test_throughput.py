@@ -1,8 +1,5 @@
 """What a log line says of speed: true operations, and only the time of training."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -18,7 +15,7 @@ from scones.training.log import training_flops
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_operations_are_counted_as_pytorch_counts_them(tied: bool) -> None:
+def test_operations_are_counted_as_pytorch_counts_them(tied):
     config = ModelConfig(50, 2, 3, 32, 4, 64, 0.0, 0.0, tied_embeddings=tied, max_length=32)
     model = Transformer(config)
     sentences, source_length, target_length = 3, 9, 6
@@ -37,11 +34,11 @@ def test_operations_are_counted_as_pytorch_counts_them(tied: bool) -> None:
 
 
 def test_validations_and_checkpoints_are_no_training_time(
-    run_training, tiny_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    run_training, tiny_store, tmp_path, monkeypatch
+):
     now, peak = 1000.0, 1e9
 
-    def slow(real, seconds: float):
+    def slow(real, seconds):
         def stand_in(*arguments, **options):
             nonlocal now
             now += seconds
@@ -68,3 +65,18 @@ def test_validations_and_checkpoints_are_no_training_time(
         speed = event["tokens_per_second"]
         assert speed == pytest.approx(epochs * target / 6)
         assert event["hardware_share"] == pytest.approx(speed * flops / peak)
+
+
+def test_slow_steps_are_logged_by_time(run_training, tmp_path, monkeypatch):
+    now, real = 1000.0, loop.finite_step
+
+    def slow(*arguments, **options):
+        nonlocal now
+        now += 12
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(loop, "finite_step", slow)
+    run_training(tmp_path / "run", {"max_steps": 10, "log_every": 9})
+    # The clock is read before a step is made: 36 s, 72 s, and what was asked for.
+    assert [event["step"] for event in events(tmp_path / "run")] == [4, 7, 9]

@@ -1,11 +1,8 @@
 """Training runs from beginning to end: what they leave on disk, when they end, what they refuse."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,9 +24,7 @@ from scones.training.options import TrainOptions
 from scones.training.tune import Tuning, tune
 
 
-def test_a_run_leaves_a_model_a_log_and_checkpoints(
-    run_training, tiny_store: Path, tmp_path: Path
-) -> None:
+def test_a_run_leaves_a_model_a_log_and_checkpoints(run_training, tiny_store, tmp_path):
     run = tmp_path / "run"
     result = run_training(run, {"max_steps": 8, "checkpoint_every": 2, "validate_every": 5})
     assert not (run / "training" / "tensorboard").exists()  # which nobody asked for
@@ -60,7 +55,7 @@ def test_a_run_leaves_a_model_a_log_and_checkpoints(
     assert (run / "training" / "log.jsonl").read_text() == log  # nothing was left to do
 
 
-def test_the_loop_is_imported_without_what_only_a_gpu_runs() -> None:
+def test_the_loop_is_imported_without_what_only_a_gpu_runs():
     program = "import sys, scones.training.loop; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
@@ -73,11 +68,11 @@ def test_the_loop_is_imported_without_what_only_a_gpu_runs() -> None:
 
 @pytest.mark.parametrize("average", ["tokens", "sentences"])
 def test_accumulated_small_batches_train_like_large_ones(
-    average: str, run_training, tiny_store: Path, tmp_path: Path
-) -> None:
+    average, run_training, tiny_store, tmp_path
+):
     tokens = TokenStore.open(tiny_store).split("train")
 
-    def batches(max_tokens: int) -> int:
+    def batches(max_tokens):
         lengths = tokens.sources.lengths, tokens.targets.lengths
         return len(plan_batches(*lengths, max_tokens, seed=1, epoch=0))
 
@@ -101,14 +96,14 @@ def test_accumulated_small_batches_train_like_large_ones(
         assert error <= 1e-4 * gradient.abs().max() + 1e-8, key
 
 
-def test_patience_ends_a_run_that_gets_no_better(run_training, tmp_path: Path) -> None:
+def test_patience_ends_a_run_that_gets_no_better(run_training, tmp_path):
     options = {"max_steps": None, "validate_every": 1, "patience": 2, "learning_rate": 1e-12}
     result = run_training(tmp_path / "run", options)
     assert (result.steps, result.best_step) == (3, 1)
     assert result.reason == "no better dev BLEU in 2 validations"
 
 
-def test_time_ends_a_run_and_cools_it_down(run_training, tmp_path: Path) -> None:
+def test_time_ends_a_run_and_cools_it_down(run_training, tmp_path):
     options = {"max_steps": None, "max_minutes": 0.01, "cooldown": 0.5, "warmup_steps": 1}
     result = run_training(tmp_path / "run", options | {"learning_rate": 0.001})
     assert result.reason == "the budget is spent"
@@ -118,15 +113,15 @@ def test_time_ends_a_run_and_cools_it_down(run_training, tmp_path: Path) -> None
     assert events(tmp_path / "run")[-1]["learning_rate"] < 0.5 * by_root
 
 
-def test_steps_cool_a_run_down(run_training, tmp_path: Path) -> None:
+def test_steps_cool_a_run_down(run_training, tmp_path):
     run_training(tmp_path / "run", {"max_steps": 5, "cooldown": 0.4, "warmup_steps": 1})
     rates = [event["learning_rate"] for event in events(tmp_path / "run")]
     assert rates == pytest.approx([0.01 / (n**0.5) * min(1, (6 - n) / 2) for n in range(1, 6)])
 
 
 def test_without_a_development_set_the_newest_model_is_kept(
-    run_training, store_without_dev: Path, tmp_path: Path
-) -> None:
+    run_training, store_without_dev, tmp_path
+):
     result = run_training(tmp_path / "run", store=store_without_dev)
     assert (result.best_bleu, result.best_step) == (None, 4)
     assert ModelFolder.load(tmp_path / "run").facts.steps == 4
@@ -135,8 +130,8 @@ def test_without_a_development_set_the_newest_model_is_kept(
 
 
 def test_the_last_checkpoints_are_averaged_even_if_the_run_is_killed_at_its_very_end(
-    run_training, store_without_dev: Path, tmp_path: Path
-) -> None:
+    run_training, store_without_dev, tmp_path
+):
     run, options = tmp_path / "run", {"max_steps": 6, "checkpoint_every": 2, "average_last": 3}
     for torn in ((), ("model.safetensors", "last"), ("model.safetensors", "last/config.json")):
         for name in torn:
@@ -151,7 +146,7 @@ def test_the_last_checkpoints_are_averaged_even_if_the_run_is_killed_at_its_very
             assert torch.equal(tensor, parts[-1][name]), name
 
 
-def test_a_changed_option_is_named(run_training, store_without_dev: Path, tmp_path: Path) -> None:
+def test_a_changed_option_is_named(run_training, store_without_dev, tmp_path):
     run = tmp_path / "run"
     run_training(run, {"max_steps": 1})
     before = weights(run / "last")
@@ -168,7 +163,7 @@ def test_a_changed_option_is_named(run_training, store_without_dev: Path, tmp_pa
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
-def test_a_run_that_another_process_trains_is_refused(run_training, tmp_path: Path) -> None:
+def test_a_run_that_another_process_trains_is_refused(run_training, tmp_path):
     run_training(tmp_path / "run", {"max_steps": 1})
     refusal = pytest.raises(SconesError, match="Another process is writing to")
     with sole_use(tmp_path / "run" / "training"), refusal:
@@ -176,7 +171,7 @@ def test_a_run_that_another_process_trains_is_refused(run_training, tmp_path: Pa
     run_training(tmp_path / "run", {"max_steps": 2})
 
 
-def test_weights_to_start_from_count_at_the_beginning_only(run_training, tmp_path: Path) -> None:
+def test_weights_to_start_from_count_at_the_beginning_only(run_training, tmp_path):
     run_training(tmp_path / "start", {"max_steps": 1, "seed": 9})
     start, run = tmp_path / "start" / "last", tmp_path / "run"
     other = shutil.copytree(start, tmp_path / "other")
@@ -202,8 +197,8 @@ def test_weights_to_start_from_count_at_the_beginning_only(run_training, tmp_pat
 
 
 def test_what_cannot_be_trained_is_refused_and_leaves_nothing(
-    run_training, tiny_subwords: bytes, tmp_path: Path
-) -> None:
+    run_training, tiny_subwords, tmp_path
+):
     write_store(tmp_path / "empty", Subwords(tiny_subwords), [])
     for options, others, said in (
         ({}, {"store": tmp_path / "empty"}, "has no training pairs"),
@@ -216,7 +211,7 @@ def test_what_cannot_be_trained_is_refused_and_leaves_nothing(
     assert not (tmp_path / "run").exists()
 
 
-def test_tensorboard_files_are_written_when_asked_for(run_training, tmp_path: Path) -> None:
+def test_tensorboard_files_are_written_when_asked_for(run_training, tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     run_training(tmp_path / "run", {"max_steps": 3, "tensorboard": True})
@@ -228,35 +223,22 @@ def test_tensorboard_files_are_written_when_asked_for(run_training, tmp_path: Pa
     assert board.Scalars("validate/bleu")
 
 
-def test_all_problems_are_said_at_once() -> None:
-    with pytest.raises(SconesError) as caught:
-        TrainOptions(patience=-1, learning_rate=0.0, beta2=1.0, clip_norm=float("nan"))
-    for problem in (
-        "patience must be at least 0, not -1",
-        "clip_norm must be at least 0, not nan",
-        "learning_rate must be above 0, not 0.0",
-        "beta2 must be in [0, 1), not 1.0",
-    ):
-        assert problem in str(caught.value)
-
-
-def test_something_must_end_the_run() -> None:
+def test_something_must_end_the_run():
     with pytest.raises(SconesError, match="one of max_steps, max_minutes and patience must say"):
         TrainOptions(patience=0)
-    with pytest.raises(SconesError, match="cooldown needs max_steps or max_minutes"):
-        TrainOptions(cooldown=0.3)
+    with pytest.raises(SconesError, match=r"beta2 must be in .*; cooldown needs max_steps or"):
+        TrainOptions(cooldown=0.3, beta2=1.0)
     assert TrainOptions(patience=0, max_minutes=1.0).has_budget
 
 
 @pytest.mark.parametrize(("layer", "sentences"), [("scones", 7), ("softmax", None)])
 def test_the_loss_of_a_validation_is_the_mean_over_tokens(
-    layer: str, sentences: int | None, tiny_models: Path, tiny_store: Path
-) -> None:
+    layer, sentences, tiny_models, tiny_store
+):
     folder = ModelFolder.load(tiny_models / layer)
     store, output = TokenStore.open(tiny_store), output_layer(folder.facts.output)
     model = folder.model.train()
     found = validate(model, output, store, sentences)
-    assert found is not None
     assert model.training  # as it was
     total, count = 0.0, 0
     model.eval()
@@ -272,8 +254,8 @@ def test_the_loss_of_a_validation_is_the_mean_over_tokens(
 
 
 def test_tune_chooses_the_smallest_of_the_best_and_needs_a_development_set(
-    store_without_dev: Path, tmp_path: Path
-) -> None:
+    store_without_dev, tmp_path
+):
     assert Tuning({0.9: 3.0, 0.2: 3.0, 0.1: 2.0}, {}, "alpha").best == 0.2
     with pytest.raises(SconesError, match="has no development set to choose α on"):
         tune(make_experiment(), store_without_dev, tmp_path / "sweep", [0.5])

@@ -1,25 +1,22 @@
 """PaddedBatches for training: the same ones from any position on, every pair once an epoch."""
 
-from __future__ import annotations
-
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from scones.text import END, PAD
-from scones.text.store import ParallelTokens, TokenStore
+from scones.text.store import TokenStore
 from scones.training.data import Position, make_batch, training_batches
 
 
 @pytest.fixture(scope="module")
-def tokens(tiny_store: Path) -> ParallelTokens:
+def tokens(tiny_store):
     return TokenStore.open(tiny_store).split("train")
 
 
-def test_from_any_position_on_the_batches_are_the_same(tokens: ParallelTokens) -> None:
+def test_from_any_position_on_the_batches_are_the_same(tokens):
     whole = list(islice(training_batches(tokens, 512, 7, False, Position()), 120))
     assert whole[-1][1].epoch > 1
     for begin in (1, 17, 30, 44, 100):
@@ -34,9 +31,7 @@ def test_from_any_position_on_the_batches_are_the_same(tokens: ParallelTokens) -
 
 
 @pytest.mark.parametrize("by_sentence", [True, False])
-def test_a_batch_predicts_every_real_token_from_those_before_it(
-    by_sentence: bool, tokens: ParallelTokens
-) -> None:
+def test_a_batch_predicts_every_real_token_from_those_before_it(by_sentence, tokens):
     batch = make_batch(tokens, np.array([5, 0, 9]), by_sentence).to(torch.device("cpu"))
     lengths = [len(tokens.target(index)) + 1 for index in (5, 0, 9)]
     assert len(set(lengths)) > 1

@@ -106,12 +106,9 @@ class CreamTea:
         return readings
 
     def _derive(self, source: str) -> list[tuple[Rule, Binding]]:
-        derivations = []
-        for position, number in self._readings.get(source, ()):
-            rule = self._rules[position]
-            bound = rule.binding(number)
-            if bound is not None:
-                derivations.append((rule, bound))
+        read = [(self._rules[rule], number) for rule, number in self._readings.get(source, ())]
+        # Every reading binds: `numbered_sources` gives no number that does not.
+        derivations = [(rule, rule.binding(number) or {}) for rule, number in read]
         if not derivations:
             raise SconesError(
                 f"'{source}' is not a sentence of the cream-tea grammar; "

@@ -1,25 +1,20 @@
-from __future__ import annotations
-
 import json
 import os
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from huggingface_models import CLASSES, WITH_BUFFER, labelled, tiny
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import nn
 
 from scones import scones_loss
-from scones.bridges.huggingface import convert, load_converted, trainable_bias
+from scones.bridges.huggingface import convert, load_converted, trainable_bias, trainer_loss
 from scones.errors import SconesError
 
 WEIGHTS = "model.safetensors"
 
 
-def real_logits(model: Any, batches: list[dict[str, Tensor]]) -> tuple[Tensor, Tensor]:
+def real_logits(model, batches):
     """Give logits and labels at the positions that count, in float64."""
     with torch.no_grad():
         logits = [model(**batch).logits[batch["labels"] != -100] for batch in batches]
@@ -28,7 +23,7 @@ def real_logits(model: Any, batches: list[dict[str, Tensor]]) -> tuple[Tensor, T
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_the_mean_log_sum_exp_is_subtracted(name: str) -> None:
+def test_the_mean_log_sum_exp_is_subtracted(name):
     model = tiny(name)
     batches = [labelled([6, 2, 4], model), labelled([5], model, seed=7)]
     before, labels = real_logits(model, batches)
@@ -48,19 +43,19 @@ def test_the_mean_log_sum_exp_is_subtracted(name: str) -> None:
 
 
 @pytest.mark.parametrize(("alpha", "smoothing"), [(0.2, 0.0), (1.0, 0.0), (0.5, 0.01)])
-def test_no_other_constant_has_a_smaller_loss(alpha: float, smoothing: float) -> None:
+def test_no_other_constant_has_a_smaller_loss(alpha, smoothing):
     model = tiny("bart")
     batches = [labelled([6, 2, 4], model)]
     convert(model, batches, alpha, smoothing, shift="least_loss")
     logits, labels = real_logits(model, batches)
 
-    def loss(constant: float) -> float:
+    def loss(constant):
         return float(scones_loss(logits + constant, labels, alpha, smoothing, ignore_index=-1))
 
     assert loss(0.0) < min(loss(0.05), loss(-0.05))
 
 
-def test_a_banned_token_does_not_count() -> None:
+def test_a_banned_token_does_not_count():
     model = tiny("marian")
     model.generation_config.bad_words_ids = [[39], [3, 4]]
     with torch.no_grad():
@@ -74,7 +69,7 @@ def test_a_banned_token_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_a_saved_model_opens_with_the_same_logits(name: str, tmp_path: Path) -> None:
+def test_a_saved_model_opens_with_the_same_logits(name, tmp_path):
     from transformers import AutoModelForSeq2SeqLM
 
     model = tiny(name)
@@ -110,7 +105,7 @@ def test_a_saved_model_opens_with_the_same_logits(name: str, tmp_path: Path) -> 
         assert torch.allclose(logits, plain_logits)
 
 
-def test_a_model_in_several_files_opens_too(tmp_path: Path) -> None:
+def test_a_model_in_several_files_opens_too(tmp_path):
     model = tiny("m2m100")
     batches = [labelled([6, 2, 4], model)]
     convert(model, batches)
@@ -123,7 +118,7 @@ def test_a_model_in_several_files_opens_too(tmp_path: Path) -> None:
     assert torch.equal(real_logits(load_converted(tmp_path).eval(), batches)[0], expected)
 
 
-def test_what_cannot_be_converted_is_refused() -> None:
+def test_what_cannot_be_converted_is_refused():
     with pytest.raises(SconesError, match="class Linear cannot be converted; MarianMTModel"):
         convert(nn.Linear(1, 1), [])
     model = tiny("marian").train()
@@ -135,7 +130,7 @@ def test_what_cannot_be_converted_is_refused() -> None:
     with pytest.raises(SconesError, match="alpha must be above 0"):
         convert(model, [labelled([3], model)], alpha=0.0)
     with pytest.raises(SconesError, match="shift='mean' is not known"):
-        convert(model, [labelled([3], model)], shift="mean")  # type: ignore[arg-type]
+        convert(model, [labelled([3], model)], shift="mean")
     assert not isinstance(model.final_logits_bias, nn.Parameter)
     assert model.training  # as it was
     convert(model, [labelled([3], model)])
@@ -144,7 +139,7 @@ def test_what_cannot_be_converted_is_refused() -> None:
         convert(model, [labelled([3], model)])
 
 
-def test_a_softmax_model_folder_of_ours_can_be_converted(tiny_models: Path) -> None:
+def test_a_softmax_model_folder_of_ours_can_be_converted(tiny_models):
     from transformers import AutoModelForSeq2SeqLM
 
     model = AutoModelForSeq2SeqLM.from_pretrained(tiny_models / "softmax")
@@ -157,29 +152,29 @@ def test_a_softmax_model_folder_of_ours_can_be_converted(tiny_models: Path) -> N
         convert(load_converted(tiny_models / "scones"), [labelled([3], model)])
 
 
-def pickled(folder: Path) -> None:
+def pickled(folder):
     torch.save(load_file(folder / WEIGHTS), folder / "pytorch_model.bin")
     (folder / WEIGHTS).unlink()
 
 
-def config(**changes: Any) -> Callable[[Path], None]:
-    def damage(folder: Path) -> None:
+def config(**changes):
+    def damage(folder):
         content = json.loads((folder / "config.json").read_text())
         (folder / "config.json").write_text(json.dumps({**content, **changes}))
 
     return damage
 
 
-def without_bias(folder: Path) -> None:
+def without_bias(folder):
     tensors = load_file(folder / WEIGHTS)
     del tensors["lm_head.bias"]
     save_file(tensors, folder / WEIGHTS, {"format": "pt"})
 
 
-def index(name: str) -> Callable[[Path], None]:
+def index(name):
     """Let an index say that the weights are in a file of that name."""
 
-    def damage(folder: Path) -> None:
+    def damage(folder):
         outside = (folder / WEIGHTS).rename(folder.parent / "outside.safetensors")
         (folder / "link.safetensors").symlink_to(outside)
         (folder / f"{WEIGHTS}.index.json").write_text(json.dumps({"weight_map": {"shared": name}}))
@@ -203,12 +198,39 @@ def index(name: str) -> Callable[[Path], None]:
         (config(architectures=None), "cannot be converted"),
     ],
 )
-def test_other_folders_are_refused(
-    damage: Callable[[Path], None], reason: str, tmp_path: Path
-) -> None:
+def test_other_folders_are_refused(damage, reason, tmp_path):
     model = tiny("t5")
     convert(model, [labelled([3], model)])
     model.save_pretrained(tmp_path / "model")
     damage(tmp_path / "model")
     with pytest.raises(SconesError, match=reason):
         load_converted(tmp_path / "model")
+
+
+# Training.
+
+
+def logits_and_labels():
+    torch.manual_seed(0)
+    labels = torch.tensor([[3, 4, 0, -100], [2, -100, -100, -100]])
+    return {"logits": torch.randn(2, 4, 6)}, labels
+
+
+def test_the_loss_is_the_mean_over_real_labels_or_those_of_the_whole_step():
+    outputs, labels = logits_and_labels()
+    logits, real = outputs["logits"].requires_grad_(), labels != -100
+    expected = scones_loss(logits[real], labels[real], 0.3, 0.1, ignore_index=-1)
+    (slope,) = torch.autograd.grad(expected, logits)
+    loss = trainer_loss(0.3, 0.1)
+    for items, part in ((None, 1.0), (8, 0.5), (torch.tensor(8), 0.5)):  # four labels are real
+        found = loss(outputs, labels, num_items_in_batch=items)
+        assert torch.allclose(found, part * expected)
+        assert torch.allclose(torch.autograd.grad(found, logits)[0], part * slope)
+
+
+def test_labels_that_the_decoder_did_not_read_are_refused():
+    outputs, labels = logits_and_labels()
+    with pytest.raises(SconesError, match=r"DataCollatorForSeq2Seq\(tokenizer, model=model\)"):
+        trainer_loss()(outputs, labels[:, :3])
+    with pytest.raises(SconesError, match="alpha must be above 0"):
+        trainer_loss(alpha=-1.0)
