@@ -15,7 +15,20 @@ from statistics import fmean
 import numpy as np
 
 from replication.significance import SEED, BootstrapTest, Contrast, Term, holm, mcnemar
-from replication.table import CONVERGED, LARGE, MAIN, NEWS, SMALL, SOFTMAX, Json, Key, Number, Table
+from replication.table import (
+    CAPTIONS,
+    CONVERGED,
+    DIAL,
+    LARGE,
+    MAIN,
+    NEWS,
+    SMALL,
+    SOFTMAX,
+    Json,
+    Key,
+    Number,
+    Table,
+)
 from scones.text.reading import read_texts
 
 LEVEL = 0.05
@@ -31,6 +44,10 @@ AMBIGUOUS = 0.5
 COLLAPSED = 0.5
 """A run with less than this part of its twin's BLEU has learned nothing, and decides nothing."""
 IMPUTATIONS = 2_000
+LANGUAGES = {MAIN: "product documentation, exploratory", DIAL: "short sentences"}
+"""What the synthetic languages were made of."""
+BESIDE = {MAIN: LANGUAGES[MAIN], CONVERGED: "converged", CAPTIONS: "captions"}
+"""Results that a verdict does not rest on, as they are called beside it."""
 
 Keys = tuple[str, Sequence[Key]]
 """A direction, and what is compared in it."""
@@ -48,6 +65,12 @@ class Found:
     p: float | None = None
     """None: decided without a test."""
 
+    @property
+    def shown(self) -> str:
+        """All of it, with the p-value as it is."""
+        p = "" if self.p is None else f"p = {_shown_p(self.p)}".replace("= <", "<")
+        return "; ".join(filter(None, (self.short, self.detail, p)))
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -59,22 +82,14 @@ class Verdict:
     outcome: str
     found: Found
     adjusted: float | None
-    converged: str
-    """The same number of the systems that were trained to the end, where there are some."""
-
-    @property
-    def raw_p(self) -> str:
-        return _shown_p(self.found.p)
+    beside: Mapping[str, Found]
+    """The same of results that the verdict does not rest on."""
+    is_new: bool
+    """Whether it rests on results that were made after the rule, which makes it confirmatory."""
 
     @property
     def shown_p(self) -> str:
         return _shown_p(self.adjusted)
-
-    def __getattr__(self, name: str) -> str:
-        """Give what claims.toml says."""
-        if name not in self.about:
-            raise AttributeError(name)
-        return str(self.about[name])
 
 
 def _shown_p(p: float | None) -> str:
@@ -255,8 +270,19 @@ def mark_name(key: Key, baseline: str) -> str:
 def judge(table: Table, tests: Mapping[str, BootstrapTest]) -> list[Verdict]:
     """Judge all claims, in the order of claims.toml."""
     claims: dict[str, Json] = tomllib.loads((Path(__file__).parent / "claims.toml").read_text())
-    found = {number: _found(number, table, tests, MAIN) for number in claims}
-    beside = {number: _found(number, table, tests, CONVERGED) for number in claims}
+    rests = dict.fromkeys(claims, MAIN)
+    if temperatures(table, DIAL):
+        rests["9"] = DIAL
+    found = {number: _found(number, table, tests, rests[number]) for number in claims}
+    beside = {
+        number: {
+            name: one
+            for variant, name in BESIDE.items()
+            if variant != rests[number]
+            if (one := _found(number, table, tests, variant)).effect is not None
+        }
+        for number in claims
+    }
     adjusted = holm({number: one.p for number, one in found.items() if one.p is not None})
     return [
         Verdict(
@@ -265,7 +291,8 @@ def judge(table: Table, tests: Mapping[str, BootstrapTest]) -> list[Verdict]:
             _outcome(found[number], adjusted.get(number)),
             found[number],
             adjusted.get(number),
-            "" if beside[number].effect is None else beside[number].short,
+            beside[number],
+            rests[number] != MAIN,
         )
         for number, about in claims.items()
     ]
@@ -304,6 +331,13 @@ def interval(test: BootstrapTest) -> str:
 def signed(value: float, digits: int = 1) -> str:
     """Show a difference."""
     return f"{value:+.{digits}f}".replace("-", "−")
+
+
+def kept(table: Table, variant: str, direction: str, run: str) -> tuple[float, list[Key]]:
+    """Give what exact search keeps of the BLEU of beam 4, in per cent, and the numbers of that."""
+    part = table.part(variant, direction)
+    keys = [Key(variant, direction, run, part, search, "bleu") for search in ("exact", "beam4")]
+    return _kept(*(_value(table, key) for key in keys)), keys
 
 
 def by_direction(table: Table, one: Contrast) -> dict[str, float]:
@@ -426,11 +460,9 @@ def _speed(table: Table, variant: str) -> Found:
         factors = [_rounds(table, fast, other) for other in (slow, cheapest)]
         worst, best = min(map(min, factors)), max(factors[0])
         effects.append(max(0.0, worst - 1) + min(0.0, best - 1))
-        beam = cheapest.search.partition(".")[2]
-        said.append(
-            f"{direction} {fast.value / slow.value:.2f}× beam 4, "
-            f"{fast.value / cheapest.value:.2f}× beam {beam} of equal BLEU"
-        )
+        beam = f"{fast.value / cheapest.value:.2f}× beam {cheapest.search.partition('.')[2]}"
+        beam = "no cheaper beam" if cheapest is slow else beam
+        said.append(f"{direction} {fast.value / slow.value:.2f}× beam 4, {beam} of equal BLEU")
         rounds.append(f"{direction} at least {worst:.2f}× in every round, {fast.device}")
     if not effects:
         return Found("the speed of no direction was measured.")
@@ -508,9 +540,9 @@ def search_errors(table: Table, variant: str) -> Found:
     if not found:
         return Found("no direction has both systems searched exactly and with a wide beam.")
     random = np.random.default_rng(SEED)
-    draws = np.zeros((IMPUTATIONS, 3), dtype=int)
-    stored = all(one.proofs is not None for both in found for one in both)
-    draws = draws[:1] if stored else draws
+    known = sum(all(one.proofs is not None for one in both) for both in found)
+    stored = known == len(found)
+    draws = np.zeros((1 if stored else IMPUTATIONS, 3), dtype=int)
     for draw in draws:
         for small, softmax in found:
             proved = small.draw(random) & softmax.draw(random)
@@ -527,11 +559,14 @@ def search_errors(table: Table, variant: str) -> Found:
     ]
     own = [sum(b[i].errors for b in found) / sum(b[i].proved for b in found) for i in (0, 1)]
     about = "" if stored else "about "
-    short = f"errors in {own[0]:.0%}, softmax {own[1]:.0%}, of each one's proved sentences"
+    short = (
+        f"of {about}{sentences:,} modes that both prove, softmax alone misses {about}{fewer}, "
+        f"α = 0.2 alone {about}{more}"
+    )
     detail = (
-        f"of {about}{sentences:,} that both prove, softmax alone errs in {about}{fewer}, α = 0.2 "
-        f"alone in {about}{more}; of all {total:,}, the unproved counted as no error and as "
-        f"errors: {', '.join(bounds)}"
+        f"errors in {own[0]:.0%}, softmax {own[1]:.0%}, of each one's proved sentences; which "
+        f"those are is stored for {known} of {len(found)} directions; of all {total:,}, the "
+        f"unproved counted as no error and as errors: {', '.join(bounds)}"
     )
     return Found(short, detail, float(fewer - more), p)
 
@@ -554,39 +589,50 @@ class Temperature:
         """By how much BLEU α = 0.2 is ahead of the better of the others."""
         return self.bleu[SMALL] - max(self.bleu[SOFTMAX], self.bleu[LARGE])
 
+    def kept(self, run: str) -> float:
+        """Give what exact search keeps of the BLEU that softmax has with beam 4, in per cent."""
+        return _kept(self.bleu[run], self.beam[SOFTMAX])
 
-def temperatures(table: Table) -> list[Temperature]:
-    """Give the synthetic languages that have softmax, α = 0.2 and α = 1, the mildest first."""
-    found = []
-    for direction in {one.direction for one in table.numbers if one.direction[:9] == "synthetic"}:
+
+def temperatures(table: Table, variant: str = MAIN, worst: bool = False) -> list[Temperature]:
+    """Give the synthetic languages that have softmax, α = 0.2 and α = 1, the mildest first.
+
+    At worst every mode of α = 0.2 that is not proved counts as empty, the others' as found.
+    """
+    found, small = [], ("floor", "floor.p") if worst else ("bleu", "p")
+    for direction in table.directions(variant, synthetic=True):
         by_run: dict[tuple[str, str], dict[str, float]] = {}
-        for one in table.of(MAIN, direction):
+        for one in table.of(variant, direction):
             value = one.value / (one.sentences or 1) if one.metric == "proved" else one.value
             by_run.setdefault((one.search, one.metric), {})[one.run] = value
-        exact, p = by_run.get(("exact", "bleu"), {}), by_run.get(("exact", "p"), {}).get(SMALL)
-        if {SOFTMAX, SMALL, LARGE} <= exact.keys():
+        exact = by_run.get(("exact", "bleu"), {})
+        bleu, p = (by_run.get(("exact", name), {}).get(SMALL) for name in small)
+        if {SOFTMAX, SMALL, LARGE} <= exact.keys() and bleu is not None:
             proved, beam = by_run["exact", "proved"], by_run["beam4", "bleu"]
             # What is stored is sacreBLEU's p-value, in effect one-sided.
             doubled = None if p is None else min(1.0, 2 * p)
             gamma = float(direction.partition("-")[2])
-            found.append(Temperature(gamma, exact, proved, beam, doubled))
+            found.append(Temperature(gamma, {**exact, SMALL: bleu}, proved, beam, doubled))
     return sorted(found, key=lambda one: one.gamma)
 
 
 def _ambiguity(table: Table, variant: str) -> Found:
-    found = temperatures(table) if variant == MAIN else []
+    found = temperatures(table, variant)
     deciding = [one for one in found if one.gamma >= AMBIGUOUS]
     if not deciding:
         return Found("no synthetic language of that temperature was searched exactly.")
     said = {
         one.gamma: f"γ = {one.gamma:g}: {one.bleu[SMALL]:.1f}, softmax {one.bleu[SOFTMAX]:.1f}, "
-        f"α = 1 {one.bleu[LARGE]:.1f} BLEU ({one.proved[SMALL]:.0%} proved)"
+        f"α = 1 {one.bleu[LARGE]:.1f} BLEU ({one.proved[SMALL]:.1%} proved)"
         for one in found
     }
     short = "; ".join(said[one.gamma] for one in deciding)
-    ps = [f"γ = {one.gamma:g} p = {one.p:.3f}" for one in found if one.p is not None]
-    detail = "; ".join([*(text for gamma, text in said.items() if gamma < AMBIGUOUS), *ps])
-    tested = [one.p for one in deciding if one.p is not None]
-    if len(tested) < len(deciding):
-        return Found(short, detail)
-    return Found(short, detail, _agreed([one.ahead for one in deciding]), max(tested))
+    parts = [text for gamma, text in said.items() if gamma < AMBIGUOUS]
+    parts += [f"γ = {one.gamma:g} p = {one.p:.3f}" for one in found if one.p is not None]
+    parts += [
+        f"with the unproved as empty γ = {one.gamma:g}: {one.bleu[SMALL]:.1f} BLEU, p = {one.p:.3f}"
+        for one in temperatures(table, variant, worst=True)
+        if one.p is not None
+    ]
+    p = max(1.0 if one.p is None else one.p for one in deciding)
+    return Found(short, "; ".join(parts), _agreed([one.ahead for one in deciding]), p)

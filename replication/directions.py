@@ -33,16 +33,17 @@ from scones.analysis.tables import model_digest, texts_digest
 from scones.errors import SconesError
 from scones.evaluation.metrics import score
 from scones.files import Provenance, read_json
+from scones.hardware import usable_cores
 from scones.model.folder import read_facts
 from scones.text.store import TokenStore
-from scones.text.workers import ordered_map, usable_cores
+from scones.text.workers import ordered_map
 from scones.training.log import read_log
 from scones.translator import load
 
 _STAGES = ("train", "translate", "search", "speed")
 SEARCHES: dict[str, Json] = {
     "greedy": {"search": "greedy", "scores": False},
-    "beam4": {"search": "beam", "beam_size": 4},
+    "beam4": {"search": "beam", "beam_size": 4, "length_penalty": 0.0},
 }
 METRICS = ("bleu", "chrf")
 """Those that take no time; TER takes half a minute a set, and needs no model (see `rescore`)."""

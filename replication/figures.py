@@ -8,15 +8,17 @@ dark ground.
 from __future__ import annotations
 
 import io
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from html import escape
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from replication.claims import SEARCHES, mark_name, temperatures
+from replication.claims import LANGUAGES, SEARCHES, Temperature, kept, mark_name, temperatures
 from replication.significance import BootstrapTest
 from replication.table import (
+    CAPTIONS,
     CONVERGED,
     DIRECTIONS,
     LARGE,
@@ -213,46 +215,29 @@ def speed(table: Table) -> Drawn:
     """Figure 2: BLEU against speed, beam sizes at the points."""
     drawings: dict[str, Draw] = {}
     keys: list[Key] = []
-    for direction in table.directions(MAIN):
-        curves: dict[str, list[tuple[float, float, str]]] = {}
-        for one in table.of(MAIN, direction):
+    for variant, direction in product((MAIN, CAPTIONS), table.directions(MAIN)):
+        curves: dict[str, dict[int, tuple[float, float]]] = {}
+        for one in table.of(variant, direction):
             timed = one.search.startswith("speed.") and one.search[6:].isdigit()
-            if one.metric != "sentences_per_second" or not timed:
-                continue
             quality = table.get(one.key._replace(metric="bleu"))
-            assert quality is not None
-            curves.setdefault(one.run, []).append((one.value, quality.value, one.search[6:]))
-            keys += [one.key, quality.key]
+            if timed and quality is not None and one.metric == "sentences_per_second":
+                curves.setdefault(one.run, {})[int(one.search[6:])] = one.value, quality.value
+                keys += [one.key, quality.key]
 
         def draw(axes: Axes, curves: Any = curves) -> None:
             for run, points in curves.items():
-                places = sorted(points, key=lambda point: int(point[2]))
-                x, y = [one[0] for one in places], [one[1] for one in places]
+                x, y = zip(*(points[size] for size in sorted(points)), strict=True)
                 axes.plot(x, y, "o-", color=colour(run), label=_shown(run))
+                for size, place in points.items():
+                    offset = (0, -11 if run == SOFTMAX else 11)
+                    _note(axes, str(size), place, offset, colour(run))
             axes.set(xlabel="sentences a second", ylabel="BLEU")
             axes.margins(x=0.1, y=0.15)
-            _name_points(axes, curves)
 
         if curves:
-            drawings[f"{direction}, H200, batches of 4"] = draw
+            device = "H200" if variant == MAIN else "captions, one CPU core"
+            drawings[f"{direction}, {device}, batches of 4"] = draw
     return Drawn(panels(drawings, height=3.6), keys)
-
-
-_OFFSETS = ((0, 11), (0, -11), (11, 0), (-11, 0), (9, 9), (-9, 9), (9, -9), (-9, -9))
-
-
-def _name_points(axes: Axes, curves: Mapping[str, Sequence[tuple[float, float, str]]]) -> None:
-    """Write names at points, each at the first place that is free of points and other names."""
-    axes.figure.draw_without_rendering()  # type: ignore[union-attr]
-    points = [(run, *point) for run, found in curves.items() for point in found]
-    inches = axes.transData.transform([point[1:3] for point in points]) / axes.figure.dpi
-    taken = [tuple(72 * place) for place in inches]
-    for (run, x, y, name), at in zip(points, list(taken), strict=True):
-        around = {offset: (at[0] + offset[0], at[1] + offset[1]) for offset in _OFFSETS}
-        room = {o: min(math.dist(spot, one) for one in taken) for o, spot in around.items()}
-        best = next((offset for offset in _OFFSETS if room[offset] > 10), _OFFSETS[0])
-        taken.append(around[best])
-        _note(axes, name, (x, y), best, colour(run))
 
 
 def _note(
@@ -264,29 +249,41 @@ def _note(
 
 def synthetic(table: Table, search: str) -> Drawn:
     """Figures 8 and 9: BLEU by temperature; exact search in per cent of softmax with beam 4."""
-    found, exact = temperatures(table), search == "exact"
+    drawings: dict[str, Draw] = {}
+    for variant, title in LANGUAGES.items():
+        found, worst = (temperatures(table, variant, one) for one in (False, True))
+        if found:
+            drawings[title] = partial(_by_temperature, found, worst, search == "exact")
+    keys = [
+        one.key
+        for one in table.numbers
+        if one.direction.startswith("synthetic-") and (one.search, one.metric) == (search, "bleu")
+    ]
+    return Drawn(panels(drawings, height=3.4), keys)
+
+
+def _by_temperature(
+    found: Sequence[Temperature], worst: Sequence[Temperature], exact: bool, axes: Axes
+) -> None:
+    """Draw a point a language; bars go down to where the unproved modes of α = 0.2 are empty."""
     gammas = [one.gamma for one in found]
-    of_it = [one for one in table.numbers if one.direction.startswith("synthetic-")]
-    keys = [one.key for one in of_it if (one.search, one.metric) == (search, "bleu")]
-
-    def draw(axes: Axes) -> None:
-        for run in (SOFTMAX, LARGE, SMALL):
-            values = [
-                100 * one.bleu[run] / one.beam[SOFTMAX] if exact else one.beam[run] for one in found
-            ]
-            axes.plot(gammas, values, "o-", color=colour(run), label=_shown(run))
-            if exact and run == SMALL:
-                for one, value in zip(found, values, strict=True):
-                    said = f"{one.proved[run]:.0%} proved"
-                    _note(axes, said, (one.gamma, value), (0, -12), colour(run))
-        if exact:
-            axes.axhline(100, color=INK, linewidth=1, linestyle="--")
-        axes.margins(x=0.12, y=0.12)
-        axes.set_xticks(gammas, [f"{gamma:g}" for gamma in gammas])
-        axes.set(xlabel="temperature γ", ylabel="% of softmax, beam 4" if exact else "BLEU")
-
-    title = "German to synthetic English"
-    return Drawn(panels({title: draw} if found else {}, height=3.4), keys)
+    for run in (SOFTMAX, LARGE, SMALL):
+        values = [
+            100 * one.bleu[run] / one.beam[SOFTMAX] if exact else one.beam[run] for one in found
+        ]
+        axes.plot(gammas, values, "o-", color=colour(run), label=_shown(run))
+    if exact:
+        for one, value in zip(found, values, strict=True):
+            said = f"{one.proved[SMALL]:.1%} proved"
+            _note(axes, said, (one.gamma, value), (0, 12), colour(SMALL))
+        for one in worst:
+            ends = [one.kept(SMALL), values[gammas.index(one.gamma)]]
+            axes.plot([one.gamma] * 2, ends, "_-", color=colour(SMALL))
+        axes.axhline(100, color=INK, linewidth=1, linestyle="--")
+    axes.margins(x=0.12, y=0.12)
+    axes.set_ylim(0, 130 if exact else None)
+    axes.set_xticks(gammas, [f"{gamma:g}" for gamma in gammas])
+    axes.set(xlabel="temperature γ", ylabel="% of softmax, beam 4" if exact else "BLEU")
 
 
 # The two figures of the summary.
@@ -339,20 +336,11 @@ def modes(table: Table, published: Json) -> Drawn:
     """How much of beam 4's BLEU exact search keeps, the paper's share beside."""
     keys: list[Key] = []
 
-    def kept(variant: str, direction: str, run: str) -> float:
-        part = table.part(variant, direction)
-        asked = [Key(variant, direction, run, part, s, "bleu") for s in ("exact", "beam4")]
-        exact, beam = (table.get(key) for key in asked)
-        if exact is None or beam is None:
-            return float("nan")
-        keys.extend(asked)
-        return 100 * exact.value / beam.value
-
-    shares = {
-        (run, variant): [kept(variant, direction, run) for direction in DIRECTIONS]
-        for run in (SOFTMAX, SMALL)
-        for variant in (MAIN, CONVERGED)
-    }
+    shares = {}
+    for run, variant in product((SOFTMAX, SMALL), (MAIN, CONVERGED)):
+        found = [kept(table, variant, direction, run) for direction in DIRECTIONS]
+        shares[run, variant] = [share for share, _ in found]
+        keys += [key for _, made_of in found for key in made_of]
 
     def draw(axes: Axes) -> None:
         for shift, run in ((-0.2, SOFTMAX), (0.2, SMALL)):

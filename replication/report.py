@@ -20,7 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from replication import figures, tables
 from replication.claims import Verdict, contrasts, judge, marks
 from replication.significance import FILE, References, bleurt, find_tests
-from replication.table import CONVERGED, MAIN, NEWS, Key, Table, label, read_table
+from replication.table import CONVERGED, MAIN, NEWS, Key, Table, read_table
 from scones.errors import SconesError
 from scones.files import versions, write_file
 
@@ -87,13 +87,13 @@ def write(
         "verdicts": verdicts,
         "counts": Counter(one.outcome for one in verdicts),
         # Under the old rules 6a and 6b were one claim.
-        "old_counts": Counter(one.old_verdict for one in verdicts if one.number != "6b"),
+        "old_counts": Counter(one.about["old_verdict"] for one in verdicts if one.number != "6b"),
         "summary": summary,
         "pages": pages,
         "colours": {figures.css(name): pair for name, pair in figures.COLOURS.items()},
         "css": figures.css,
         "left_out": _left_out(table),
-        "converged": _converged(table),
+        "fresh": [f"claim {one.number}" for one in verdicts if one.is_new],
         "results": os.path.relpath(results, out),
         "versions": versions(),
         "deviation": _deviation(table),
@@ -123,14 +123,6 @@ def _left_out(table: Table) -> list[str]:
     for (direction, system), why in table.left_out.items():
         found.setdefault(f"{system}: {why}", []).append(direction)
     return [f"{', '.join(dict.fromkeys(where))}: {what}" for what, where in found.items()]
-
-
-def _converged(table: Table) -> str:
-    """Name the systems that were trained to the end."""
-    return "; ".join(
-        f"{direction}: {', '.join(map(label, table.runs(CONVERGED, direction).values()))}"
-        for direction in table.directions(CONVERGED)
-    )
 
 
 def _deviation(table: Table) -> float:
@@ -175,12 +167,12 @@ def _pages(pivot: tables.Pivot) -> Iterator[Page]:
         "figure-9": figures.synthetic(table, "exact"),
         "trainings": [tables.trainings(pivot)],
     }
+    below = {"figure-9": tables.by_temperature(pivot), "figure-2": tables.timed(pivot)}
     captions = tomllib.loads((HERE / "templates" / "captions.toml").read_text())
     for key, (title, caption) in captions.items():
         found = made[key]
         if isinstance(found, figures.Drawn):
-            below = [tables.by_temperature(pivot)] if key == "figure-9" else []
-            yield Page(key, title, caption, below, *found)
+            yield Page(key, title, caption, list(below.get(key, ())), *found)
         else:
             yield Page(key, title, caption, found)
 
@@ -200,9 +192,11 @@ def _data(
         if page.keys:
             yield f"data/{page.key}.csv", _csv(_numbers(table, page.keys))
     yield "data/cells.csv", _csv(cells)
-    columns = ("number", "title", "outcome", "old_verdict", "paper", "converged")
     judged = [
-        {name: getattr(one, name) for name in columns} | vars(one.found) | {"holm": one.adjusted}
+        {"number": one.number, **one.about, "outcome": one.outcome, "is_new": one.is_new}
+        | vars(one.found)
+        | {"holm": one.adjusted}
+        | {name: beside.shown for name, beside in one.beside.items()}
         for one in verdicts
     ]
     yield "data/verdicts.csv", _csv(judged)

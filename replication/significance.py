@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import comb
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -113,7 +113,7 @@ def _path(data: Path, direction: str, test: str) -> Path:
     source, target = direction.split("-")
     pairs = (direction, f"{target}-{source}")
     stems = [f"newstest/{test}.{pair}" for pair in pairs]
-    stems += [f"{test}/test.{pair}" for pair in pairs] + [f"{test}/test"]
+    stems += [f"{test}/test.{pair}" for pair in pairs] + [f"multi30k/{test}", f"{test}/test"]
     tried = [data / f"{stem}.{target}{end}" for stem in stems for end in (".xz", ".gz", "")]
     for path in tried:
         if path.exists():
@@ -281,6 +281,5 @@ def bleurt(table: Table, keys: Iterable[Key], references: References, checkpoint
         with contextlib.suppress(SconesError):  # the table says that there is none
             texts = read_texts(table.path(number))
             scores = metric.sentence_scores(texts, [references.of(number)])
-            value = 100 * float(np.mean(scores))
-            more.append(Number(**{**vars(number), "metric": "bleurt", "value": value}))
-    return table.with_numbers(more)
+            more.append(replace(number, metric="bleurt", value=100 * float(np.mean(scores))))
+    return replace(table, numbers=(*table.numbers, *more))

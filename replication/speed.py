@@ -44,7 +44,8 @@ def measure_speed(
     assert settings is not None
     sources, references = plan.sets[settings.set].read(settings.sentences)
     translators = {name: load(folder, device, engine="torch") for name, folder in models.items()}
-    searches = {str(size): {"search": "beam", "beam_size": size} for size in settings.beams}
+    beam = {"search": "beam", "length_penalty": 0.0}
+    searches: dict[str, Json] = {str(size): beam | {"beam_size": size} for size in settings.beams}
     searches["1"] = {"search": "greedy", "scores": False}
     searches[WITH_SCORES] = {"search": "greedy", "scores": True}
     texts: dict[tuple[str, str], list[str]] = {}

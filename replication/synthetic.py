@@ -179,8 +179,6 @@ class Experiment:
                 found[name] = analysis["systems"][name]
             if "softmax" in found:
                 rows[str(_temperature(place))] = _row(place, found)
-        systems = {name: one["output"].get("alpha") for row in rows.values()
-                   for name, one in row["systems"].items()}  # fmt: skip
         return {
             **Provenance.now(options.device, {"ibm3": options.model}).to_json(),
             "store": str(options.store),
@@ -191,7 +189,6 @@ class Experiment:
             "beam": BEAM,
             "limits": shared["limits"],
             "first_beam": shared["first_beam"],
-            "systems": systems,
             "temperatures": rows,
         }
 
@@ -207,12 +204,19 @@ def _row(place: Path, found: Json) -> Json:
     count = len(modes["softmax"])
     references = read_texts(place / "language" / "test.target.txt")[:count]
     tested = paired_bootstrap("bleu", modes, [references])
+    # A mode that is not proved may be as bad as the empty translation: no match, and too short.
+    floors = {"": modes["softmax"]}
+    for name in order:
+        known = zip(modes[name], found[name]["exact"]["proofs"], strict=True)
+        floors[name] = [text if proved else "" for text, proved in known]
+    worst = paired_bootstrap("bleu", floors, [references])[1:]
     base = found["softmax"]["beams"][str(BEAM)]["outputs"]["bleu"]
     systems = {}
-    for name, one in zip(order, tested, strict=True):
+    for name, one, floor in zip(order, tested, worst, strict=True):
         relative = found[name]["exact"]["outputs"]["bleu"] / base if base else None
         training = read_facts(place / name).to_json()
         systems[name] = {**found[name], "training": training, "relative": relative, "p": one.p}
+        systems[name]["floor"] = {"bleu": floor.score, "p": floor.p}
     facts = read_json(place / "language" / "language.json")
     return {**facts, "sentences": count, "systems": systems}
 

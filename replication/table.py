@@ -2,13 +2,13 @@
 
 Every table and figure of the report is a selection of it, and tests name its rows. Folders of
 results that are not of the recipes themselves are variants: `longer` and `retrained` lie in the
-results folder, `converged` beside it.
+results folder, `converged`, `captions` and `dial` beside it.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +25,7 @@ Json = dict[str, Any]
 DIRECTIONS = ("de-en", "en-de", "fi-en", "en-fi", "lt-en", "en-lt")
 """The paper's, in its order."""
 MAIN, LONGER, RETRAINED, CONVERGED = "main", "longer", "retrained", "converged"
+CAPTIONS, DIAL = "captions", "dial"
 NEWS = "newstest2019"
 SOFTMAX, SMALL, LARGE = "softmax", "scones-0.2", "scones-1.0"
 WITH_SCORES = "greedy_with_scores"
@@ -118,11 +119,11 @@ class Table:
         """Where the translations of a number are."""
         return self.folder.parent / number.file
 
-    def directions(self, variant: str = MAIN) -> list[str]:
+    def directions(self, variant: str = MAIN, synthetic: bool = False) -> list[str]:
         """The directions that have runs, the paper's first and in its order."""
         found = [direction for where, direction in self._by_place if where == variant]
         known = dict.fromkeys(one for one in (*DIRECTIONS, *found) if one in found)
-        return [one for one in known if not one.startswith("synthetic")]
+        return [one for one in known if one.startswith("synthetic") == synthetic]
 
     def runs(self, variant: str, direction: str) -> dict[str, Number]:
         """Runs by name, softmax first, then by λ and α; each by one of its numbers."""
@@ -160,9 +161,9 @@ class Table:
         return min(scores, key=lambda run: (-scores[run].value, alphas[run]))
 
     def part(self, variant: str, direction: str) -> str:
-        """Name the first sentences of the news test, which beams and exact search were tried on."""
+        """Name the first sentences of a test set, which beams and exact search were tried on."""
         sets = (one.set for one in self.of(variant, direction))
-        return next((name for name in sets if name.startswith(f"{NEWS}:")), f"{NEWS}:0")
+        return next((name for name in sets if ":" in name), f"{NEWS}:0")
 
     def beams(self, variant: str, direction: str, run: str) -> list[int]:
         """The beam sizes of the search analysis."""
@@ -170,17 +171,15 @@ class Table:
         found = [one.search for one in here if (one.run, one.set, one.metric) == asked]
         return sorted(int(search[4:]) for search in found if search.startswith("beam"))
 
-    def with_numbers(self, more: Iterable[Number]) -> Table:
-        return replace(self, numbers=(*self.numbers, *more))
-
 
 def read_table(folder: Path) -> Table:
-    """Read a results folder, its variants, and `converged` beside it."""
+    """Read a results folder, and its variants in it and beside it."""
     if not folder.is_dir():
         raise SconesError(f"{folder} is no folder; give the results folder of scones paper run.")
     beside = folder.parent / CONVERGED
     places = {MAIN: folder, LONGER: folder / LONGER, RETRAINED: folder / RETRAINED}
     places |= {CONVERGED: beside, f"{CONVERGED} {LONGER}": beside / LONGER}
+    places[CAPTIONS] = folder.parent / CAPTIONS
     numbers: list[Number] = []
     left_out: dict[tuple[str, str], str] = {}
     for variant, place in places.items():
@@ -190,7 +189,9 @@ def read_table(folder: Path) -> Table:
                 numbers += _direction(direction, at, folder.parent)
                 for system, why in _json(direction / "left_out.json").items():
                     left_out[direction.name, system] = why
-    numbers += _reading(folder / "synthetic.json", _synthetic, f"{folder.name}/synthetic.json")
+    for variant, place in ((MAIN, folder), (DIAL, folder.parent / DIAL)):
+        file = place / "synthetic.json"
+        numbers += _reading(file, _synthetic, Number(variant, "", file=f"{place.name}/{file.name}"))
     if not numbers:
         raise SconesError(f"{folder} holds no results; run `scones paper run` first.")
     return Table(folder, tuple(numbers), left_out)
@@ -361,11 +362,11 @@ def _speed(found: Json, at: Number, folder: Path, root: Path) -> Iterator[Number
                 yield replace(timed, metric=f"seconds.{turn}", value=float(seconds))
 
 
-def _synthetic(found: Json, file: str) -> Iterator[Number]:
+def _synthetic(found: Json, at: Number) -> Iterator[Number]:
     """Give the synthetic languages, each a direction; their translations are not kept."""
     limit = found["limits"]["max_states"]
     for temperature, row in found["temperatures"].items():
-        at = Number(MAIN, f"synthetic-{temperature}", set=f"synthetic:{row['sentences']}")
+        at = replace(at, direction=f"synthetic-{temperature}", set=f"synthetic:{row['sentences']}")
         for system, one in row["systems"].items():
             here = replace(
                 _of_output(at, one["output"]),
@@ -374,15 +375,17 @@ def _synthetic(found: Json, file: str) -> Iterator[Number]:
                 seed=found["seed"],
                 steps=one["training"]["steps"],
                 sentences=row["sentences"],
-                file=file,
                 command=found["command"],
                 commit=", ".join(one["commits"]),
                 device=", ".join(one["devices"]),
                 model_digest=one["model_digest"],
             )
             yield from _searched(one, here, limit, lambda at, _: at)
-            if one["p"] is not None:
-                yield replace(here, search="exact", metric="p", value=float(one["p"]))
+            floor = one.get("floor", {})
+            known = {"p": one["p"], "floor": floor.get("bleu"), "floor.p": floor.get("p")}
+            for metric, value in known.items():
+                if value is not None:
+                    yield replace(here, search="exact", metric=metric, value=float(value))
 
 
 def _of_output(at: Number, output: Json) -> Number:

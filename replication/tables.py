@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from statistics import fmean, stdev
 
-from replication.claims import SEARCHES, mark_name, signed, temperatures
+from replication.claims import LANGUAGES, SEARCHES, kept, mark_name, signed, temperatures
 from replication.significance import BootstrapTest
 from replication.table import (
+    CAPTIONS,
     CONVERGED,
     DIRECTIONS,
     LARGE,
@@ -123,6 +125,13 @@ class Pivot:
         tuned = {one: self.table.tuned(MAIN, one) for one in directions}
         return tuned if system == "tuned" else dict.fromkeys(tuned, system)
 
+    def both(self, test: str, metric: str, shown: str, directions: Sequence[str]) -> list[Row]:
+        """Show softmax and tuned SCONES."""
+        return [
+            Row(name, self.by_search(self.runs(system, directions), test, metric, shown), system)
+            for system, name in ((SOFTMAX, "Softmax"), ("tuned", "SCONES, tuned α"))
+        ]
+
     def gains(self, test: str, directions: Sequence[str], baseline: str) -> list[Cell]:
         tuned = self.runs("tuned", directions)
         return [
@@ -148,13 +157,8 @@ def summary(pivot: Pivot) -> Grid:
         rows.append(Row(f"Gain, {said}, %", half))
         rows.append(pivot.paper(published["bleu"][search]["gain"]))
     for system, name in ((SOFTMAX, "softmax"), (SMALL, "α = 0.2")):
-        cells = []
-        for direction in DIRECTIONS:
-            part = pivot.table.part(MAIN, direction)
-            keys = [Key(MAIN, direction, system, part, s, "bleu") for s in ("exact", "beam4")]
-            scores = [number.value for key in keys if (number := pivot.table.get(key))]
-            shown = f"{100 * scores[0] / scores[1]:.0f}" if len(scores) == 2 else "–"
-            cells.append(Cell(shown, tuple(keys)))
+        found = [kept(pivot.table, MAIN, direction, system) for direction in DIRECTIONS]
+        cells = [Cell(f"{share:.0f}".replace("nan", "–"), tuple(keys)) for share, keys in found]
         exact, beam = (published["searched"][search][system] for search in ("exact", "beam4"))
         theirs = [f"{100 * float(e) / float(b):.0f}" for e, b in zip(exact, beam, strict=True)]
         rows += [Row(f"Exact search keeps, {name}, %", cells, system), pivot.paper(theirs)]
@@ -248,10 +252,7 @@ def other_sets(pivot: Pivot) -> list[Grid]:
             one.direction for one in pivot.table.numbers if (one.variant, one.set) == (MAIN, test)
         }
         directions = [one for one in DIRECTIONS if one in there]
-        rows = [
-            Row(name, pivot.by_search(pivot.runs(system, directions), test), system)
-            for system, name in ((SOFTMAX, "Softmax"), ("tuned", "SCONES, tuned α"))
-        ]
+        rows = pivot.both(test, "bleu", "{:.1f}", directions)
         rows.append(Row("Gain, %", pivot.gains(test, directions, SOFTMAX)))
         grids.append(Grid(directions * 2, rows, ["greedy", "beam 4"], f"{test}: {about}"))
     return grids
@@ -301,16 +302,12 @@ def table_4(pivot: Pivot) -> list[Grid]:
     """chrF and TER; BLEURT where it was computed, the paper's beside."""
     grids = []
     for metric, name in (("chrf", "chrF, higher is better"), ("ter", "TER, lower is better")):
-        rows = [
-            Row(said, pivot.by_search(pivot.runs(system, DIRECTIONS), NEWS, metric), system)
-            for system, said in ((SOFTMAX, "Softmax"), ("tuned", "SCONES, tuned α"))
-        ]
+        rows = pivot.both(NEWS, metric, "{:.1f}", DIRECTIONS)
         grids.append(Grid([*DIRECTIONS] * 2, rows, ["greedy", "beam 4"], name))
     rows = []
-    for system, said in ((SOFTMAX, "Softmax"), ("tuned", "SCONES, tuned α")):
-        runs = pivot.runs(system, DIRECTIONS)
-        rows.append(Row(said, pivot.by_search(runs, NEWS, "bleurt", "{:.2f}"), system))
-        rows.append(pivot.paper(*(pivot.published["bleurt"][s][system] for s in SEARCHES)))
+    for row in pivot.both(NEWS, "bleurt", "{:.2f}", DIRECTIONS):
+        theirs = pivot.published["bleurt"]
+        rows += [row, pivot.paper(*(theirs[search][row.system] for search in SEARCHES))]
     return [*grids, Grid([*DIRECTIONS] * 2, rows, ["greedy", "beam 4"], "BLEURT, not replicated")]
 
 
@@ -397,22 +394,42 @@ def table_7(pivot: Pivot) -> Grid:
     return Grid([*heads, "limit of states", "sentences"], rows)
 
 
-def by_temperature(pivot: Pivot) -> Grid:
-    """Claim 9 at each temperature."""
-    rows = []
-    for one in temperatures(pivot.table):
-        bleu = [f"{one.bleu[run]:.1f} ({one.proved[run]:.0%})" for run in (SOFTMAX, LARGE, SMALL)]
-        p = "–" if one.p is None else f"{one.p:.3f}"
-        said = "ahead of both" if one.ahead > 0 else "not ahead of both"
-        said += "" if one.p is not None and one.p < 0.05 else ", within the noise"
-        direction = f"synthetic-{one.gamma}"
-        keys = [
-            k.key for k in pivot.table.numbers if k.direction == direction and k.search == "exact"
-        ]
-        shown = [Cell(text, tuple(keys)) for text in (f"{one.beam[SOFTMAX]:.1f}", *bleu, p)]
-        rows.append(Row(f"γ = {one.gamma:g}", [*shown, Cell(said)]))
+def by_temperature(pivot: Pivot) -> Iterator[Grid]:
+    """Claim 9 at each temperature, and with the unproved modes of α = 0.2 as empty ones."""
     heads = ["softmax, beam 4", "exact: softmax", "exact: α = 1", "exact: α = 0.2"]
-    return Grid([*heads, "p, α = 0.2 against softmax", "α = 0.2 is"], rows)
+    heads += ["p, α = 0.2 against softmax", "α = 0.2 is"]
+    for variant, worst in product(LANGUAGES, (False, True)):
+        rows = []
+        for one in temperatures(pivot.table, variant, worst):
+            runs = (SOFTMAX, LARGE, SMALL)
+            bleu = [f"{one.bleu[run]:.1f} ({one.proved[run]:.1%})" for run in runs]
+            said = "ahead of both" if one.ahead > 0 else "not ahead of both"
+            said += "" if one.p is not None and one.p < 0.05 else ", within the noise"
+            p = "–" if one.p is None else f"{one.p:.3f}"
+            here = pivot.table.of(variant, f"synthetic-{one.gamma}")
+            said_of = ("exact bleu", "exact unproved")
+            keys = tuple(it.key for it in here if f"{it.search} {it.metric}" in said_of)
+            shown = (f"{one.beam[SOFTMAX]:.1f}", *bleu, p, said)
+            rows.append(Row(f"γ = {one.gamma:g}", [Cell(text, keys) for text in shown]))
+        if rows:
+            about = ", the unproved modes of α = 0.2 as empty" if worst else ""
+            yield Grid(heads, rows, (), f"{LANGUAGES[variant].capitalize()}{about}")
+
+
+def timed(pivot: Pivot) -> Iterator[Grid]:
+    """Speed and BLEU of small beams."""
+    table, beams = pivot.table, ("1", "2", "4", "8")
+    columns = list(product(("sentences_per_second", "bleu"), beams))
+    for variant, direction in product((MAIN, CAPTIONS), DIRECTIONS):
+        rows = []
+        for run, one in table.runs(variant, direction).items():
+            at = Key(variant, direction, run, table.part(variant, direction), "", "")
+            keys = [at._replace(search=f"speed.{beam}", metric=name) for name, beam in columns]
+            if table.get(keys[0]):
+                rows.append(Row(label(one), [pivot.cell(key) for key in keys], run))
+        if rows:
+            title = direction if variant == MAIN else f"{direction}, captions, one CPU core"
+            yield Grid(["greedy", *beams[1:]] * 2, rows, ["sentences a second", "BLEU"], title)
 
 
 def trainings(pivot: Pivot) -> Grid:
