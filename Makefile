@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE ?= 1
 .PHONY: demo compare report test test-all lint types pytest pytest-all bench wheel clean
 
 demo: $(VENV)/.installed
-	PATH="$(CURDIR)/$(BIN):$$PATH" bash recipes/demo.sh
+	$(BIN)/python recipes/pocket/demo.py "$(TEXT)"
 
 compare: $(VENV)/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash recipes/compare.sh
