@@ -6,7 +6,8 @@
 Every measurement is a process of its own, and all contenders take turns; the median counts. What is
 timed comes behind a warm-up, tokenising included; "start" and "load" are whole processes that
 translate one sentence. "peer" is CTranslate2 in int8 and SentencePiece, called by hand, without
-scores.
+scores. "products" is a limit: what greedy search would take if there were nothing but its matrix
+products, at the speed that PyTorch's have here in int8 (ours) and in float32.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ TASKS: dict[str, tuple[int, dict[str, Any] | None]] = {
     "score": (500, {}),
     "start": (1, {}),
     "load": (1, {}),
+    "products": (1000, {}),
 }
 PEER = ("greedy", "one")
 
@@ -48,6 +50,8 @@ Times = tuple[float, float]
 
 def work(task: str, contender: str, model: str, texts: list[str]) -> Times:
     """Open a model, warm up, and time a task."""
+    if task == "products":
+        return products(contender, model, texts)
     run = by_hand(model) if contender == "peer" else by_scones(task, contender, model)
     how = TASKS[task][1]
     run(texts[:8])
@@ -55,6 +59,33 @@ def work(task: str, contender: str, model: str, texts: list[str]) -> Times:
     for part in [texts] if how is not None else [[text] for text in texts]:
         run(part)
     return time.process_time() - cpu, time.perf_counter() - clock
+
+
+def products(contender: str, model: str, texts: list[str]) -> Times:
+    """The time of the products of greedy search alone, as fast as products of its sizes are."""
+    import torch
+
+    import scones
+
+    torch.set_num_threads(1)
+    translator = scones.load(model, "cpu")
+    sizes = translator.model.config
+    sources = sum(len(ids) + 1 for ids in translator.subwords.encode(texts))
+    targets = sum(len(one.tokens) + 1 for (one,) in translator.translate(texts))
+    square, forward = sizes.size**2, sizes.size * sizes.feed_forward
+    a_source = sizes.encoder_layers * (4 * square + 2 * forward) + sizes.decoder_layers * 2 * square
+    a_target = sizes.decoder_layers * (6 * square + 2 * forward) + sizes.size * sizes.vocabulary
+    left, right = torch.ones(512, sizes.size), torch.ones(sizes.size, sizes.feed_forward)
+    product: Callable[[Any, Any], object] = torch.mm
+    if contender == "ours":
+        left, right, product = left.to(torch.int8), right.to(torch.int8), torch._int_mm
+    times = []
+    for _ in range(500):
+        begin = time.thread_time()
+        product(left, right)
+        times.append(time.thread_time() - begin)
+    seconds = median(times) / (512 * forward) * (sources * a_source + targets * a_target)
+    return seconds, seconds
 
 
 def by_scones(task: str, contender: str, model: str) -> Callable[[list[str]], object]:
@@ -193,7 +224,7 @@ def main() -> None:
                     runs["float32"] = partial(once, task, "float32", ROOT, options.model, some)
                 if task in PEER:
                     runs["peer"] = partial(once, task, "peer", ROOT, str(peer), some)
-                if old is not None:
+                if old is not None and task != "products":
                     runs["old"] = partial(once, task, "old", old, options.model, some)
                 times = take_turns(runs, options.repeats)
                 rows = {name: middle(found) for name, found in times.items()}
