@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 class Translate(TranslatingFlags, SearchFlags, VerifyFlag, JsonFlag):
     """What `scones translate` takes."""
 
-    model: Path = argument("A model folder, an export, or a pocket model's name.", "MODEL")
+    model: Path = argument(
+        "A model folder, an export, a Marian folder, or a name: of a pocket model, or of a Marian "
+        "model on huggingface.co.",
+        "MODEL",
+    )
     chunk: int = option(2000, "Lines to read ahead and sort by length.", least=1)
     engine: Literal["auto", "torch", "ctranslate2"] = option(
         "auto", "What searches; auto: the fastest that gives the model's own output."
