@@ -191,16 +191,17 @@ def _due(sizes: ModelConfig, ids: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _facts(folder: Path, config: Mapping[str, Any]) -> ModelFacts:
-    path = folder / "tokenizer_config.json"
-    said = read_json(path) if path.is_file() else {}
+    path, told = folder / "config.json", folder / "tokenizer_config.json"
+    said = read_json(told) if told.is_file() else {}
     ours = config.get("scones", {"output": {"layer": "softmax"}})
-    for place, wrong in ((path, said), (folder / "config.json", ours)):
-        if not isinstance(wrong, dict):
-            raise damaged(place, f"it holds {wrong!r}")
-    source, target = (str(said.get(f"{side}_lang", "unknown")) for side in ("source", "target"))
-    return ModelFacts.from_json(
-        {**ours, "source_language": source, "target_language": target}, str(path)
-    )
+    for file, content in ((path, ours), (told, said)):
+        if not isinstance(content, dict):
+            raise damaged(file, f"it says {content!r} where names and values are due")
+    languages = {f"{side}_language": said.get(f"{side}_lang", "?") for side in ("source", "target")}
+    facts = ModelFacts.from_json(ours | languages, f"{path} is damaged")
+    if "layer" not in facts.output:
+        raise damaged(path, "the output layer is not named")
+    return facts
 
 
 class MarianSubwords(Subwords):
