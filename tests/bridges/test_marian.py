@@ -64,12 +64,12 @@ def in_transformers(folder):
     return model, transformers.MarianTokenizer.from_pretrained(folder)
 
 
-def generated(folder, sentences, beams=1, penalty=0.0):
+def generated(folder, sentences, beams=1, penalty=0.0, limit=20):
     """Translate by transformers' `generate`, all in one padded batch."""
     model, tokenizer = in_transformers(folder)
     beam = {"length_penalty": penalty, "early_stopping": "never"} if beams > 1 else {}
     batch = tokenizer(sentences, return_tensors="pt", padding=True)
-    found = model.generate(**batch, num_beams=beams, max_new_tokens=20, **beam)
+    found = model.generate(**batch, num_beams=beams, max_new_tokens=limit, **beam)
     ended = [0 in row[1:] for row in found.tolist()]
     return tokenizer.batch_decode(found, skip_special_tokens=True), ended
 
@@ -299,3 +299,60 @@ def test_without_a_network_a_sentence_tells_how_to_get_it(name, monkeypatch):
     monkeypatch.setattr(hub, "snapshot_download", unreachable)
     with pytest.raises(SconesError, match=f"not known.; `hf download {name} --local-dir"):
         marian.fetched(name)
+
+
+# A model that has learnt something.
+
+
+@pytest.mark.slow
+def test_a_trained_model_translates_alike_and_goes_on_as_a_scones_model(tmp_path):
+    from scones.text.creamtea import CreamTea
+
+    examples = CreamTea.load().sample(2200, seed=9)
+    pairs = [(example.source, example.references[0]) for example in examples]
+    tests, right = (
+        [one.source for one in examples[2000:]],
+        [one.references for one in examples[2000:]],
+    )
+    place, out = tmp_path / "marian", tmp_path / "scones"
+    place.mkdir()
+    vocabulary = write_subwords(place, pairs[:2000], 250)
+    model = transformers.MarianMTModel(
+        new_model(vocabulary, d_model=64, max_position_embeddings=64).config
+    )
+    tokenizer = transformers.MarianTokenizer.from_pretrained(place)
+    optimizer, chance = torch.optim.Adam(model.parameters(), lr=2e-3), random.Random(2)
+    torch.manual_seed(1)
+    for _ in range(400):
+        sources, targets = zip(*chance.choices(pairs[:2000], k=48), strict=True)
+        batch = tokenizer(
+            list(sources), text_target=list(targets), return_tensors="pt", padding=True
+        )
+        batch["labels"][batch["labels"] == tokenizer.pad_token_id] = -100
+        model(**batch).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    model.generation_config.bad_words_ids = [[vocabulary - 1]]
+    model.generation_config.renormalize_logits = True
+    model.generation_config.forced_eos_token_id = None
+    model.save_pretrained(place)
+
+    translator = scones.load(place, "cpu")
+    found = {}
+    for beams, search in ((1, "greedy"), (4, "beam")):
+        several = translator.translate(tests, search=search, length_penalty=1.0)
+        found[search] = [best[0].text for best in several]
+        assert found[search] == generated(place, tests, beams, 1.0, 60)[0]
+    marian.convert(place, out, tests)
+    converted = scones.load(out, "cpu")
+    found["converted, greedy"] = [best.text for (best,) in converted.translate(tests)]
+    assert found["converted, greedy"] == found["greedy"]
+    found["converted, beam"] = [best[0].text for best in converted.translate(tests, search="beam")]
+    good = {
+        name: sum(text in known for text, known in zip(texts, right, strict=True))
+        for name, texts in found.items()
+    }
+    print(good)
+    assert min(good.values()) > 60
+    _, result = next(converted.exact(tests[:1], ExactOptions(max_states=20_000)))
+    assert result.certificate.proved
