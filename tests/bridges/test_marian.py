@@ -352,7 +352,6 @@ def test_a_trained_model_translates_alike_and_goes_on_as_a_scones_model(tmp_path
         name: sum(text in known for text, known in zip(texts, right, strict=True))
         for name, texts in found.items()
     }
-    print(good)
     assert min(good.values()) > 60
     _, result = next(converted.exact(tests[:1], ExactOptions(max_states=20_000)))
     assert result.certificate.proved
