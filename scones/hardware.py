@@ -102,7 +102,8 @@ def gpu_path(model: Any) -> bool:
     what was built then knows what it is.
     """
     config = model.config
-    return usable(model.device) and attention_fits(config.size // config.heads)
+    ours = not config.post_norm and config.activation == "relu"
+    return ours and usable(model.device) and attention_fits(config.size // config.heads)
 
 
 def spare_memory(device: torch.device) -> int:

@@ -13,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from scones.bridges import marian
 from scones.errors import SconesError
 from scones.model.folder import FolderConfig, ModelFolder, OpenedFolder
 from scones.processes import Processes
@@ -135,7 +136,8 @@ def load(
     """Open a model folder, or one that was exported for CTranslate2, for translation.
 
     A pocket model, which comes with the package, is opened by its name, such as "pocket-de-en",
-    unless there is a folder of that name.
+    unless there is a folder of that name. So is a Marian model, from its folder or by its name on
+    huggingface.co, such as "Helsinki-NLP/opus-mt-de-en" (docs/bridges.md).
 
     The precision "auto" is that of the model: on a CPU one that is stored as int8 is searched
     greedily in int8, by CTranslate2, scores included. Beam, exact search and `score` take
@@ -154,8 +156,9 @@ def load(
     """
     _check_choice("precision", precision, Precision)
     _check_choice("engine", engine, Engine)
-    config = FolderConfig.read(folder)
-    if config.facts.is_export:
+    place = marian.fetched(folder)
+    config = None if marian.is_marian(place) else FolderConfig.read(place)
+    if config is not None and config.facts.is_export:
         other = engine == "torch" or device not in ("auto", "cpu") or precision != "auto"
         if other or shortlist is not None:
             raise SconesError(
@@ -167,8 +170,8 @@ def load(
 
         opened = open_export(config, verify)
         return Translator(opened, CTranslate2Searcher(config.folder, opened))
-    opened = OpenedFolder.of(config, verify)
-    in_int8 = config.storage == "int8" and precision == "auto"
+    opened = OpenedFolder.of(config, verify) if config else marian.MarianFolder.open(place)
+    in_int8 = opened.config.storage == "int8" and precision == "auto"
     in_int8 = in_int8 and engine != "torch" and shortlist is None
     weights = Weights(opened, device, "bf16" if precision == "bf16" else "float32", in_int8)
     chosen = _choose_searcher(weights, precision, engine, shortlist)
@@ -562,7 +565,8 @@ class Translator:
         _check_list(sentences)
         _check_choice("too_long", too_long, TooLong)
         limit = self._sizes.max_length - 1  # the end of sentence takes a position too
-        ids = self.subwords.encode(sentences)
+        subwords = self.subwords.target if name == "Target" else self.subwords
+        ids = subwords.encode(sentences)
         for index, tokens in enumerate(ids):
             if len(tokens) <= limit:
                 continue

@@ -103,7 +103,11 @@ def convert(folder: OpenedFolder, target: Path, quantization: str = "float32") -
     """Write model.bin, shared_vocabulary.json and config.json into a folder that exists."""
     weights, sizes, pieces = folder.weights(), folder.sizes, folder.vocabulary.pieces()
     layers = (sizes.encoder_layers, sizes.decoder_layers)
-    spec = _specs().TransformerSpec.from_config(layers, sizes.heads, pre_norm=True)
+    specs = _specs()
+    activation = specs.common_spec.Activation[sizes.activation.upper()]
+    spec = specs.TransformerSpec.from_config(
+        layers, sizes.heads, pre_norm=not sizes.post_norm, activation=activation
+    )
     _set_side(spec.encoder, "model.encoder", weights, sizes)
     _set_side(spec.decoder, "model.decoder", weights, sizes)
     names = ["model.encoder.embed_tokens", "model.decoder.embed_tokens", "lm_head"]
@@ -144,7 +148,8 @@ def _save(spec: Any, pieces: list[str], target: Path, quantization: str) -> None
 def _set_side(their: Any, side: str, weights: Weights, sizes: ModelConfig) -> None:
     """Fill in the encoder or the decoder, but for its tables."""
     their.position_encodings.encodings = sinusoids(sizes.max_length, sizes.size)
-    _set_norm(their.layer_norm, f"{side}.layer_norm", weights)
+    if not sizes.post_norm:
+        _set_norm(their.layer_norm, f"{side}.layer_norm", weights)
     for number, layer in enumerate(their.layer):
         name = f"{side}.layers.{number}"
         _set_attention(layer.self_attention, f"{name}.self_attn", weights)

@@ -1,4 +1,4 @@
-"""`scones export`, a model in another form; `scones shortlist`, which lets it compute less."""
+"""`scones export` and `scones convert`, a model in another form; `scones shortlist`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from scones.cli.flags import DosFlag, JsonFlag, OverwriteFlag, answer
 from scones.errors import SconesError
-from scones.options import argument, option
+from scones.options import REQUIRED, argument, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +104,43 @@ def _as_folder(options: Export) -> tuple[Any, str]:
     return done, (
         f"{options.folder}: {done.parameters:,} weights in {storage}, {done.bytes / 1e6:.2f} MB on "
         f"disk; largest error of a weight {done.largest_error:.2g}."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convert(DosFlag, OverwriteFlag, JsonFlag):
+    """What `scones convert` takes."""
+
+    model: Path = argument("A Marian folder, or a model's name on huggingface.co.", "MODEL")
+    out: Path = argument("The folder to write.", "OUT")
+    text: Path = option(
+        REQUIRED,
+        "Sentences of the source language, one per line, to measure the shift on; the first 300.",
+    )
+
+
+def convert(options: Convert) -> None:
+    """Turn a Marian model, such as those of OPUS-MT, into a SCONES model.
+
+    In: its folder (config.json, model.safetensors, source.spm, target.spm, vocab.json) or its name
+    on huggingface.co, and text of the kind that it is for. Out: the same folder with one number
+    added to the output bias, so that each token has a probability of its own; greedy translations
+    stay as they are. It opens here and in transformers, where it can be trained on.
+
+        scones convert opus-mt-de-en scones-de-en --text input.de
+        scones convert Helsinki-NLP/opus-mt-de-en scones-de-en --text input.de
+        scones translate scones-de-en --search beam < input.de > output.en
+    """
+    from scones.bridges.marian import convert
+    from scones.text.reading import read_texts
+
+    sentences = read_texts(options.text, dos=options.dos)
+    done = convert(options.model, options.out, sentences, overwrite=options.overwrite)
+    answer(
+        options.as_json,
+        {"folder": str(options.out), **asdict(done)},
+        f"{options.out}: a SCONES model; the output bias is shifted by {done.shift:+.2f}, minus "
+        f"the mean log-sum-exp of the logits (± {done.deviation:.2f}) at {done.tokens:,} tokens.",
     )
 
 

@@ -61,15 +61,17 @@ def _facts(folder: Path, verify: bool) -> dict[str, Any]:
 
 
 def _model(folder: Path, verify: bool) -> dict[str, Any]:
+    from scones.bridges.marian import MarianFolder, is_marian
     from scones.model.folder import FolderConfig
     from scones.translator import load
 
-    config = FolderConfig.read(folder)
+    theirs = is_marian(folder)
+    config = MarianFolder.open(folder).config if theirs else FolderConfig.read(folder)
     ours = config.facts.to_json(config.storage)
     model = load(folder, "cpu", verify=verify).model  # the only way to say that it is whole
     told = ("format", "source_language", "target_language", "model", "limits")
     return {
-        "kind": "export" if config.facts.is_export else "model",
+        "kind": "Marian model" if theirs else "export" if config.facts.is_export else "model",
         "languages": _languages(ours),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         **asdict(model.config),

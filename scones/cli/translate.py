@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 class Translate(TranslatingFlags, SearchFlags, VerifyFlag, JsonFlag):
     """What `scones translate` takes."""
 
-    model: Path = argument("A model folder, an export, or a pocket model's name.", "MODEL")
+    model: Path = argument(
+        "A model folder, an export, a Marian folder, or a name: of a pocket model, or of a Marian "
+        "model on huggingface.co.",
+        "MODEL",
+    )
     files: list[Path] = argument("Text, also compressed; standard input without any.", "FILE", [])
     split: bool | None = option(
         None,

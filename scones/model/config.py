@@ -16,6 +16,9 @@ _positions = partial(option, least=1, most=2**16)
 _dropout = partial(option, least=0, below=1)
 
 
+Activation = Literal["relu", "gelu", "swish"]
+
+
 @dataclass(frozen=True)
 class ModelConfig:
     """Everything that decides the shape of a Transformer, vocabulary included."""
@@ -30,6 +33,9 @@ class ModelConfig:
     attention_dropout: float = _dropout(REQUIRED, "")
     tied_embeddings: bool = True
     max_length: int = _positions(1024, "")
+    # Models of others (`scones.bridges.marian`) may differ from ours in these two.
+    post_norm: bool = False
+    activation: Activation = "relu"
 
     def __post_init__(self) -> None:
         problems = out_of_bounds(self)

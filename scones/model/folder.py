@@ -21,7 +21,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -183,10 +183,17 @@ class FolderConfig:
         if not (folder / "config.json").is_file():
             raise SconesError(f"{folder} is not a model folder: it has no config.json.")
         config = read_json(folder / "config.json")
-        ours = config.get("scones") if isinstance(config, dict) else None
+        config = config if isinstance(config, dict) else {}
+        if config.get("model_type") == "marian":
+            raise SconesError(
+                f"{folder} is a Marian model; scones translate, score, info and convert take such, "
+                "and nothing else here does."
+            )
+        ours = config.get("scones")
         if not isinstance(ours, dict):
             raise SconesError(
-                f"{folder} is not a SCONES model: its config.json has no 'scones' section."
+                f"{folder} is not a SCONES model: its config.json has no 'scones' section; of "
+                "other models Marian's are opened, and scones.bridges.huggingface converts more."
             )
         if "bias" in ours:
             raise SconesError(
@@ -222,7 +229,7 @@ class FolderConfig:
     def sizes(self) -> ModelConfig:
         """The sizes, after a look at all that would change what the model computes."""
         try:
-            sizes = {name: self.pegasus[their] for name, their in _SIZES.items()}
+            sizes = {name: self.pegasus[their] for name, their in SIZES.items()}
         except KeyError as missing:
             raise damaged(self.path, f"{missing} is missing") from None
         config = from_section(ModelConfig, sizes, f"{self.path} is damaged")
@@ -382,7 +389,7 @@ def _withdraw_digests(folder: Path) -> None:
 
 def _digest_of(sizes: ModelConfig) -> str:
     # Dropout is for training, and may be changed.
-    decisive = {name: value for name, value in asdict(sizes).items() if "dropout" not in name}
+    decisive = {name: getattr(sizes, name) for name in SIZES if "dropout" not in name}
     return hashlib.sha256(json.dumps(decisive).encode()).hexdigest()
 
 
@@ -535,7 +542,7 @@ def _shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     shapes |= {f"{table}.weight": (config.vocabulary, config.size) for table in tables}
     for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
         parts = [name for name in _PARTS if side == "decoder" or "cross" not in name]
-        names = [f"model.{side}.layer_norm"]
+        names = [] if config.post_norm else [f"model.{side}.layer_norm"]
         for prefix in (f"model.{side}.layers.{number}" for number in range(layers)):
             names += [f"{prefix}.{name}" for part in parts for name in _PARTS[part]]
         for name in names:
@@ -566,7 +573,7 @@ def _their_names(name: str, model: Transformer) -> list[str]:
 
 
 # Our names for the numbers of a model, and Pegasus's.
-_SIZES = {
+SIZES = {
     "vocabulary": "vocab_size",
     "encoder_layers": "encoder_layers",
     "decoder_layers": "decoder_layers",
@@ -586,7 +593,7 @@ def pegasus_config(config: ModelConfig) -> dict[str, Any]:
     return {
         "architectures": ["PegasusForConditionalGeneration"],
         "model_type": "pegasus",
-        **{theirs: getattr(config, ours) for ours, theirs in _SIZES.items()},
+        **{theirs: getattr(config, ours) for ours, theirs in SIZES.items()},
         "decoder_attention_heads": config.heads,
         "decoder_ffn_dim": config.feed_forward,
         "activation_function": "relu",

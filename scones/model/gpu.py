@@ -70,7 +70,7 @@ class FusedStream(Stream):
         )
         return normed
 
-    def relu(self, inner: Linear, x: Tensor) -> Tensor:
+    def activated(self, inner: Linear, x: Tensor) -> Tensor:
         return linear(x, inner.weight, inner.bias, relu=True)
 
 

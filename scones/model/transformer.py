@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from scones.model.config import ModelConfig, sinusoids
+from scones.model.config import Activation, ModelConfig, sinusoids
 from scones.model.decoder import DecoderState, JoinedState, LayerCache, joined
 from scones.text import PAD
 
@@ -122,8 +122,9 @@ class Stream:
     pass over the numbers (`scones.model.gpu.FusedStream`), so they have to meet in one place.
     """
 
-    def __init__(self, x: Tensor) -> None:
+    def __init__(self, x: Tensor, activation: Activation = "relu") -> None:
         self._x = x
+        self._activation = activation
         self._waiting: tuple[Tensor, Linear, Dropout] | None = None
 
     def add(self, made: Tensor, output: Linear, dropout: Dropout) -> None:
@@ -138,9 +139,29 @@ class Stream:
         normed: Tensor = norm(self._x)
         return normed
 
-    def relu(self, linear: Linear, x: Tensor) -> Tensor:
+    def activated(self, linear: Linear, x: Tensor) -> Tensor:
         """The inner half of a feed-forward block."""
-        return linear.relu(x)
+        if self._activation == "relu":
+            return linear.relu(x)
+        return _ACTIVATIONS[self._activation](linear(x))
+
+
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": functional.gelu,
+    "swish": functional.silu,
+}
+
+
+class PostNormStream(Stream):
+    """The sum is normed itself, behind each block: the norm of a block waits until it has added."""
+
+    _behind: nn.LayerNorm
+
+    def normed(self, norm: nn.LayerNorm) -> Tensor:
+        if self._waiting is not None:
+            self._x = super().normed(self._behind)
+        self._behind = norm
+        return self._x
 
 
 # Attention: the module holds weights, the objects behind it say who may look at whom.
@@ -287,7 +308,7 @@ class CachedTarget:
 
 
 class FeedForward(nn.Module):
-    """Two linear layers with ReLU between them."""
+    """Two linear layers with an activation between them."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -344,7 +365,7 @@ def decoder_block(layer: DecoderLayer, stream: Stream, attend: Attend) -> None:
 
 
 def _feed_forward_block(layer: EncoderLayer | DecoderLayer, stream: Stream) -> None:
-    inside = stream.relu(layer.feed_forward.inner, stream.normed(layer.feed_forward_norm))
+    inside = stream.activated(layer.feed_forward.inner, stream.normed(layer.feed_forward_norm))
     stream.add(inside, layer.feed_forward.outer, layer.feed_forward_dropout)
 
 
@@ -405,7 +426,7 @@ class Transformer(nn.Module):
         mask = source_mask(source_BS)
         memory_BSD = self.encode(source_BS, mask)
         x_BTD = self.embed_target(target_BT) + self.positions[: target_BT.size(1)]
-        stream = Stream(self.target_dropout(x_BTD))
+        stream = self.stream(self.target_dropout(x_BTD))
         return self.run_decoder(stream, WholeTarget(memory_BSD, mask))
 
     def encode(self, source_BS: Tensor, mask: Tensor | None) -> Tensor:
@@ -414,7 +435,11 @@ class Transformer(nn.Module):
             return torch.from_numpy(self.encoder_in_int8(source_BS.numpy()))
         embedded_BSD = self.embedding(source_BS) * math.sqrt(self.config.size)
         x_BSD = embedded_BSD + self.positions[: source_BS.size(1)]
-        return self.run_encoder(Stream(self.source_dropout(x_BSD)), WholeSource(mask))
+        return self.run_encoder(self.stream(self.source_dropout(x_BSD)), WholeSource(mask))
+
+    def stream(self, x: Tensor) -> Stream:
+        kind = PostNormStream if self.config.post_norm else Stream
+        return kind(x, self.config.activation)
 
     def run_encoder(self, stream: Stream, attend: AttendItself) -> Tensor:
         for layer in self.encoder:
@@ -457,7 +482,7 @@ class Transformer(nn.Module):
     def hidden_step(self, state: JoinedState, tokens_N: Tensor) -> Tensor:
         """Step, but stop at the hidden states (N, D) that the logits are made of."""
         sizes, positions_ND = state.sizes, state.advance(self.positions)
-        stream = Stream(self.embed_target(tokens_N) + positions_ND)
+        stream = self.stream(self.embed_target(tokens_N) + positions_ND)
         for index, layer in enumerate(self.decoder_layers()):
             decoder_block(layer, stream, CachedTarget(state.parts, sizes, index))
         return stream.normed(self.decoder_norm)

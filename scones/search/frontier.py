@@ -21,7 +21,6 @@ from torch.nn import functional
 
 from scones.model.transformer import (
     Attention,
-    Stream,
     Transformer,
     decoder_block,
     prepacked,
@@ -297,7 +296,7 @@ class PooledTransformer:
     ) -> Tensor:
         """Feed a token to each prefix and give the logits (R, V) of the next."""
         model = self._model
-        stream = Stream(model.embed_target(tokens_R) + model.positions[depths_R])
+        stream = model.stream(model.embed_target(tokens_R) + model.positions[depths_R])
         rows = PooledRows(paths_RT, depths_R, sentences_R)
         for layer, pool, memory in zip(
             self._layers, self._pools_P2D, self._memories_S2D, strict=True

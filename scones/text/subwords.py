@@ -34,18 +34,8 @@ class Subwords:
 
     def __init__(self, model: bytes, origin: str = "the subword model") -> None:
         """`model` is a serialised SentencePiece model; `origin` names it in an error message."""
-        from sentencepiece import SentencePieceProcessor
-
         self.model = model
-        # SentencePiece accepts an empty model, and complains only when it is used.
-        if not model:
-            raise SconesError(f"{origin} is empty; it should hold a SentencePiece model.")
-        try:
-            self._processor: Any = SentencePieceProcessor(model_proto=model)
-        except RuntimeError:
-            raise SconesError(
-                f"{origin} is damaged or is not a SentencePiece model; make it again."
-            ) from None
+        self._processor = processor(model, origin)
         found = (self._processor.pad_id(), self._processor.eos_id(), self._processor.unk_id())
         if found != (PAD, END, UNKNOWN):
             flags = f"--pad_id={PAD} --eos_id={END} --unk_id={UNKNOWN} --bos_id=-1"
@@ -106,6 +96,11 @@ class Subwords:
     def __len__(self) -> int:
         return int(self._processor.get_piece_size())
 
+    @property
+    def target(self) -> Subwords:
+        """What splits translations; only models of others have two of a kind."""
+        return self
+
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Split texts into ids, without an end of sentence, on all cores."""
         try:
@@ -113,7 +108,7 @@ class Subwords:
                 return [self._processor.encode(text) for text in texts]
             return self._processor.encode(list(texts))
         except (TypeError, RuntimeError):
-            raise _unencodable(texts) from None
+            raise unencodable(texts) from None
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Join ids to texts; pad and end of sentence leave no trace."""
@@ -137,6 +132,21 @@ class Subwords:
         return [str(self._processor.id_to_piece(int(i))) for i in ids]
 
 
+def processor(model: bytes, origin: str) -> Any:
+    """Open a serialised SentencePiece model."""
+    from sentencepiece import SentencePieceProcessor
+
+    # SentencePiece accepts an empty model, and complains only when it is used.
+    if not model:
+        raise SconesError(f"{origin} is empty; it should hold a SentencePiece model.")
+    try:
+        return SentencePieceProcessor(model_proto=model)
+    except RuntimeError:
+        raise SconesError(
+            f"{origin} is damaged or is not a SentencePiece model; make it again."
+        ) from None
+
+
 def _training_error(pieces: int, problem: str) -> SconesError:
     """Say in our words what SentencePiece says about a number of pieces that does not fit."""
     if smallest := re.search(r"required_chars\. \d+ vs (\d+)", problem):
@@ -149,7 +159,7 @@ def _training_error(pieces: int, problem: str) -> SconesError:
     return SconesError(f"SentencePiece could not learn {pieces} pieces: {problem.strip()}")
 
 
-def _unencodable(texts: Sequence[str]) -> SconesError:
+def unencodable(texts: Sequence[str]) -> SconesError:
     for number, text in enumerate(texts, start=1):
         if not isinstance(text, str):
             return SconesError(f"Text {number} is {text!r}, which is not a string.")
