@@ -27,7 +27,7 @@ report: $(VENV)/.installed-replication
 	$(BIN)/python -m replication report docs/results/paper docs/report
 
 docs: $(VENV)/.installed-docs
-	$(BIN)/python tools/site.py
+	$(BIN)/python tools/docs.py
 
 test: lint types pytest
 

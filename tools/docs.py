@@ -1,6 +1,6 @@
 """The documentation site, which opens without a network: `make docs` writes it into site/.
 
-    python tools/site.py
+    python tools/docs.py [FOLDER]    build/pages and site, in this checkout or in a folder
 
 Pages are the Markdown files of the navigation in zensical.toml, and those that they link to;
 `tools/reference.py` writes the reference from the code. What else they link to below docs/ comes
@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -27,8 +28,9 @@ import reference
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 CONFIG = ROOT / "zensical.toml"
-COPIED = (".svg", ".png", ".html", ".csv", ".json")
-WORKER = ROOT / "tools" / "site_worker.js"
+COPIED = (".svg", ".html", ".csv", ".json")
+STYLE = ROOT / "tools" / "docs.css"
+WORKER = ROOT / "tools" / "docs_worker.js"
 SHIM = '<script src="https://unpkg.com/iframe-worker/shim"'
 
 _LINK = re.compile(r"(?<!`)(!?)\[([^\]]+)\]\(([^)\s]+)\)")
@@ -37,15 +39,18 @@ _ANCHOR = re.compile(r'<a href="([^"#]+)">(.*?)</a>')
 
 def main() -> None:
     """Gather, build, check."""
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT
     project = tomllib.loads(CONFIG.read_text())["project"]
-    pages, site = ROOT / project["docs_dir"], ROOT / project["site_dir"]
-    for folder in (pages, site):
-        shutil.rmtree(folder, ignore_errors=True)
-    problems = gather(list(listed(project["nav"])), pages)
+    pages, site = folder / project["docs_dir"], folder / project["site_dir"]
+    for old in (pages, site):
+        shutil.rmtree(old, ignore_errors=True)
+    problems = gather(pages)
     if not problems:
+        if folder != ROOT:
+            shutil.copyfile(CONFIG, folder / CONFIG.name)
         command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
-        subprocess.run(command, cwd=ROOT, check=True)
-        own_shim(site)
+        subprocess.run(command, cwd=folder, check=True)
+        own_worker(site)
         problems = dead_links(site)
     sys.exit("\n".join(problems) or None)
 
@@ -70,51 +75,64 @@ def place(path: Path) -> str:
     return str(path.relative_to(DOCS if path.is_relative_to(DOCS) else ROOT))
 
 
-def gather(names: list[str], pages: Path) -> list[str]:
+def gather(pages: Path) -> list[str]:
     """Write the pages, and what they link to; give the links that lead nowhere."""
-    written = reference.pages()
-    for name, text in written.items():
-        target = pages / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text)
-    origins = {place(path): path for path in (*ROOT.glob("*.md"), *DOCS.glob("*.md"))}
-    waiting = [origins.get(name, DOCS / name) for name in names if name not in written]
-    problems, done = [], set(waiting)
+    gathering = _Gathering(reference.pages())
+    for name, text in gathering.written.items():
+        write(pages / name, text)
+    roots = {place(path): path for path in ROOT.glob("*.md")}
+    for name in listed(tomllib.loads(CONFIG.read_text())["project"]["nav"]):
+        if name not in gathering.written:
+            gathering.ask(roots.get(name, DOCS / name), CONFIG)
+    write(pages / STYLE.name, STYLE.read_text())
+    while gathering.waiting:
+        path = gathering.waiting.pop()
+        rewrite = REWRITES.get(path.suffix)
+        text = path.read_text()
+        write(pages / place(path), rewrite(path, text, gathering.follow) if rewrite else text)
+    return gathering.problems
 
-    def follow(path: Path, target: str) -> str | None:
-        """Give a link as the site has it; None where the site has no such file."""
+
+@dataclass
+class _Gathering:
+    """The files that are to be pages of the site, or to come along."""
+
+    written: dict[str, str]
+    """Pages that are in no file."""
+    waiting: list[Path] = field(default_factory=list)
+    seen: set[Path] = field(default_factory=set)
+    problems: list[str] = field(default_factory=list)
+
+    def ask(self, path: Path, asking: Path) -> None:
+        """Let a file be a page, once."""
+        if not path.exists() and place(path) not in self.written:
+            self.problems.append(f"{asking.relative_to(ROOT)}: no {path.relative_to(ROOT)}")
+        elif path.exists() and path not in self.seen:
+            self.waiting.append(path)
+        self.seen.add(path)
+
+    def follow(self, path: Path, target: str) -> str | None:
+        """Give a link of a file as the site has it; None where the site has no such file."""
         address = urlsplit(target)
         if address.scheme or not address.path:
             return target
         found = (path.parent / unquote(address.path)).resolve()
-        if not found.exists():
-            generated = place(found) in written
-            problems.extend([] if generated else [f"{path.relative_to(ROOT)}: no {target}"])
-        elif found.is_dir() or not (found.suffix == ".md" or comes_along(found)):
+        if found.is_dir() or (found.exists() and not belongs(found)):
             return None
-        elif found not in done:
-            done.add(found)
-            waiting.append(found)
+        self.ask(found, path)
         way = os.path.relpath(place(found), Path(place(path)).parent)
         return f"{way}#{address.fragment}" if address.fragment else way
 
-    while waiting:
-        path = waiting.pop()
-        if not path.exists():
-            problems.append(f"{CONFIG.name}: no {place(path)}")
-            continue
-        target = pages / place(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        rewrite = REWRITES.get(path.suffix)
-        if rewrite is None:
-            shutil.copyfile(path, target)
-        else:
-            target.write_text(rewrite(path, path.read_text(), follow))
-    return problems
+
+def write(path: Path, text: str) -> None:
+    """Write a file of the site."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
 
 
-def comes_along(path: Path) -> bool:
-    return path.is_relative_to(DOCS) and path.suffix in COPIED
+def belongs(path: Path) -> bool:
+    """Whether the site has such files: pages, and what pages below docs/ show."""
+    return path.suffix == ".md" or (path.is_relative_to(DOCS) and path.suffix in COPIED)
 
 
 Follow = Callable[[Path, str], str | None]
@@ -146,7 +164,7 @@ REWRITES = {".md": in_markdown, ".html": in_html}
 # The built site.
 
 
-def own_shim(site: Path) -> None:
+def own_worker(site: Path) -> None:
     """Let the search of a page that was opened from a folder ask nobody else for its worker."""
     shutil.copyfile(WORKER, site / "assets" / "worker.js")
     (site / "404.html").unlink()  # for servers alone; its links begin at a root
