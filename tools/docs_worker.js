@@ -12,11 +12,18 @@ if (location.protocol === "file:") {
 
     start(address) {
       const inside = this.frame.contentWindow;
-      inside.postMessage = data => setTimeout(() => this.onmessage?.({ data }));
+      // Copies, as between a page and a worker: either side changes what it has.
+      inside.postMessage = message => {
+        const data = structuredClone(message);
+        setTimeout(() => this.onmessage?.({ data }));
+      };
       const element = inside.document.createElement("script");
       element.src = address;
       element.onload = () => {
-        this.postMessage = data => inside.dispatchEvent(new MessageEvent("message", { data }));
+        this.postMessage = message => {
+          const data = structuredClone(message);
+          setTimeout(() => inside.dispatchEvent(new MessageEvent("message", { data })));
+        };
         this.waiting.forEach(data => this.postMessage(data));
       };
       inside.document.head.append(element);
