@@ -71,7 +71,7 @@ def words(text: str) -> str:
 def commands() -> str:
     """All commands with all flags, as `--help` knows them."""
     group = typer.main.get_command(app)
-    about = "Each of these pages is also what `scones COMMAND --help` says."
+    about = "Each part is what `scones COMMAND --help` says."
     return "\n".join(["# Commands\n", f"{about}\n", *command_parts("scones", group, 2)])
 
 
@@ -226,10 +226,10 @@ def keys(cls: Any, section: str = "") -> list[str]:
 
 
 def bounds(field: dataclasses.Field[Any]) -> Iterator[str]:
-    words = {"least": "at least", "most": "at most", "above": "above", "below": "below"}
-    for name, bound in field.metadata.get("bounds", {}).items():
-        if bound is not None:
-            yield f"{words[name]} {bound:,}"
+    given = field.metadata.get("bounds", {})
+    for name in ("least", "above", "most", "below"):
+        if given.get(name) is not None:
+            yield f"{'at ' if name in ('least', 'most') else ''}{name} {given[name]:,}"
 
 
 def default(field: dataclasses.Field[Any]) -> str | None:
