@@ -5,6 +5,8 @@
 #   make test      linter, types and the tests that take seconds
 #   make test-all  all tests, the long ones too: every write broken, torchrun, whole runs
 #   make report    the paper's tables and figures, from the results that are stored here
+#   make docs      the documentation as a site with a search box: site/index.html
+#   make wheel     the wheel and the source archive, checked: dist/
 
 PYTHON ?= python3
 VENV := .venv
@@ -13,7 +15,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint const
 
 export PYTHONDONTWRITEBYTECODE ?= 1
 
-.PHONY: demo compare report test test-all lint types pytest pytest-all bench wheel clean
+.PHONY: demo compare report docs test test-all lint types pytest pytest-all bench wheel clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python recipes/pocket/demo.py "$(TEXT)"
@@ -23,6 +25,9 @@ compare: $(VENV)/.installed
 
 report: $(VENV)/.installed-replication
 	$(BIN)/python -m replication report docs/results/paper docs/report
+
+docs: $(VENV)/.installed-docs
+	$(BIN)/python tools/docs.py
 
 test: lint types pytest
 
@@ -38,7 +43,7 @@ types: $(VENV)/.installed-dev
 pytest: $(VENV)/.installed-dev
 	$(BIN)/pytest -m "not slow"
 
-pytest-all: $(VENV)/.installed-dev $(VENV)/.installed-replication
+pytest-all: $(VENV)/.installed-dev $(VENV)/.installed-replication $(VENV)/.installed-docs
 	$(BIN)/pytest
 
 # What this machine can measure. Real text is read from the folder named by SCONES_DATA
@@ -64,11 +69,13 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/language_identification.py
 	$(BIN)/python benchmarks/prepare.py
 
-wheel: $(VENV)/.installed-dev
-	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
+wheel: $(VENV)/.installed-release
+	rm -rf build dist
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) build dist site *.egg-info
 
 $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)
@@ -87,4 +94,14 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 $(VENV)/.installed-replication: $(VENV)/.installed
 	@echo "Installing what the paper's report needs into $(VENV) …"
 	$(PIP) --editable '.[replication]'
+	touch $@
+
+$(VENV)/.installed-docs: $(VENV)/.installed
+	@echo "Installing what the documentation needs into $(VENV) …"
+	$(PIP) --editable '.[docs]'
+	touch $@
+
+$(VENV)/.installed-release: $(VENV)/.installed
+	@echo "Installing what a release needs into $(VENV) …"
+	$(PIP) --editable '.[release]'
 	touch $@

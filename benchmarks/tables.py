@@ -4,7 +4,7 @@
 
 No number on that page is typed: what stands between `<!-- table NAME -->` or `<!-- plot NAME -->`
 and `<!-- end -->` is replaced. A file may be in parts (`decoding.json`, `decoding-growth.json`);
-they are put together.
+they are put together. Where numbers come from stands below the first table that has them.
 """
 
 from __future__ import annotations
@@ -37,21 +37,25 @@ def main() -> None:
     parser.add_argument("--page", type=Path, default=PAGE)
     options = parser.parse_args()
 
+    told: set[str] = set()
+
     def fill(match: re.Match[str]) -> str:
         begin, kind, name, end = match.groups()
-        text = table(name, options.results) if kind == "table" else plot(name, options)
+        text = table(name, options.results, told) if kind == "table" else plot(name, options)
         return f"{begin}{text}\n{end}"
 
     write_file(options.page, _MARKED.sub(fill, options.page.read_text()))
 
 
-def table(name: str, folder: Path) -> str:
-    """Give a table as the JSON files in `folder` have it, and where it comes from."""
+def table(name: str, folder: Path, told: set[str]) -> str:
+    """Give a table as the JSON files in `folder` have it, and where it comes from, if untold."""
     kind, write = TABLES[name]
     results = read_results(kind, folder)
     lines = write(results)
-    sources = [origin(result) for result in results if write([result])]
-    return "\n".join([*lines, "", *sources]) if lines else NOTHING
+    sources = {origin(result): None for result in results if write([result])}
+    new = [source for source in sources if source not in told]
+    told.update(new)
+    return "\n".join([*lines, *([""] if new else []), *new]) if lines else NOTHING
 
 
 def plot(name: str, options: argparse.Namespace) -> str:

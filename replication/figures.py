@@ -49,6 +49,8 @@ COLOURS: Mapping[str, tuple[str, str]] = {
 }
 """On a light and on a dark ground."""
 _OTHER = ("#475569", "#94a3b8")
+_MARKERS = "o^sDvPX*"
+"""One for each beam size that is timed."""
 
 
 class Drawn(NamedTuple):
@@ -97,7 +99,7 @@ def panels(drawings: Mapping[str, Draw], columns: int = 3, height: float = 2.6) 
         if handles:
             names = list(handles)
             figure.legend(
-                handles.values(), names, loc="outside upper center", ncols=5 if columns > 1 else 2
+                handles.values(), names, loc="outside upper center", ncols=7 if columns > 1 else 2
             )
         content = io.BytesIO()
         figure.savefig(content, format="svg", metadata={"Date": None})
@@ -212,7 +214,7 @@ def log_probs(table: Table) -> Drawn:
 
 
 def speed(table: Table) -> Drawn:
-    """Figure 2: BLEU against speed, beam sizes at the points."""
+    """Figure 2: BLEU against speed, a mark for each beam size."""
     drawings: dict[str, Draw] = {}
     keys: list[Key] = []
     for variant, direction in product((MAIN, CAPTIONS), table.directions(MAIN)):
@@ -225,12 +227,15 @@ def speed(table: Table) -> Drawn:
                 keys += [one.key, quality.key]
 
         def draw(axes: Axes, curves: Any = curves) -> None:
+            sizes = sorted({size for points in curves.values() for size in points})
+            markers = dict(zip(sizes, _MARKERS, strict=False))
             for run, points in curves.items():
                 x, y = zip(*(points[size] for size in sorted(points)), strict=True)
-                axes.plot(x, y, "o-", color=colour(run), label=_shown(run))
+                axes.plot(x, y, color=colour(run), label=_shown(run))
                 for size, place in points.items():
-                    offset = (0, -11 if run == SOFTMAX else 11)
-                    _note(axes, str(size), place, offset, colour(run))
+                    axes.plot(*place, markers[size], color=colour(run), markersize=8)
+            for size, marker in markers.items():
+                axes.plot([], [], marker, color=INK, label=f"beam {size}")
             axes.set(xlabel="sentences a second", ylabel="BLEU")
             axes.margins(x=0.1, y=0.15)
 

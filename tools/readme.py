@@ -1,4 +1,4 @@
-"""The README's numbers of the paper's experiments, from the results that are stored here.
+"""What README and docs/results.md say of the paper's experiments, from the results stored here.
 
     python tools/readme.py           write them
     python tools/readme.py --check   say whether they are current
@@ -13,13 +13,14 @@ import re
 import statistics
 import sys
 import textwrap
+import tomllib
 from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # the experiments are no part of the installed package
 
-from replication.claims import contrasts, judge, mark_name, marks  # noqa: E402
+from replication.claims import contrasts, judge, kept, mark_name, marks  # noqa: E402
 from replication.significance import find_tests  # noqa: E402
 from replication.table import (  # noqa: E402
     DIRECTIONS,
@@ -34,7 +35,7 @@ from replication.table import (  # noqa: E402
 from replication.tables import Pivot  # noqa: E402
 from scones.analysis.tables import table_lines  # noqa: E402
 
-README = ROOT / "README.md"
+PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md")
 SEARCHES = {"greedy": "greedy", "beam4": "beam 4"}
 WIDTH = 112
 
@@ -45,8 +46,27 @@ def filled(page: str) -> str:
     """Give the page with all that is marked written anew."""
     table = read_table(ROOT / "docs" / "results" / "paper")
     known = Pivot(table, find_tests(table, [*contrasts(table).values(), *marks(table)], None), {})
-    parts = {"table": bleu, "gains": gains, "longer": longer, "verdicts": verdicts}
+    parts = {"paper": paper, "table": bleu, "gains": gains, "longer": longer, "verdicts": verdicts}
     return _MARKED.sub(lambda found: found[1] + parts[found[2]](known) + found[3], page)
+
+
+def paper(known: Pivot) -> str:
+    """Give BLEU, and how much of it exact search keeps, with the paper's numbers in brackets."""
+    published = tomllib.loads((ROOT / "replication" / "published.toml").read_text())
+    rows = []
+    for search, shown in SEARCHES.items():
+        for system, name in ((SOFTMAX, "softmax"), ("tuned", "SCONES")):
+            runs, theirs = known.runs(system, DIRECTIONS), published["bleu"][search][system]
+            ours = [_score(known, MAIN, one, run or "", search) for one, run in runs.items()]
+            cells = [f"{our} ({their})" for our, their in zip(ours, theirs, strict=True)]
+            rows.append([f"{name}, {shown}", *cells])
+    for system, name in ((SOFTMAX, "softmax"), (SMALL, "SCONES, α = 0.2")):
+        exact, beam = (published["searched"][search][system] for search in ("exact", "beam4"))
+        shares = [100 * float(e) / float(b) for e, b in zip(exact, beam, strict=True)]
+        ours = [f"{kept(known.table, MAIN, one, system)[0]:.0f}" for one in DIRECTIONS]
+        cells = [f"{our} ({their:.0f})" for our, their in zip(ours, shares, strict=True)]
+        rows.append([f"exact search keeps, %: {name}", *cells])
+    return "\n".join(table_lines(["BLEU", *DIRECTIONS], rows))
 
 
 def bleu(known: Pivot) -> str:
@@ -166,11 +186,13 @@ def _paragraph(text: str) -> str:
 
 
 def main() -> None:
-    """Write the README, or check it."""
-    page = README.read_text()
-    if "--check" in sys.argv[1:]:
-        sys.exit(0 if filled(page) == page else "README.md is not current: python tools/readme.py")
-    README.write_text(filled(page))
+    """Write the pages, or check them."""
+    for path in PAGES:
+        page = path.read_text()
+        if "--check" not in sys.argv[1:]:
+            path.write_text(filled(page))
+        elif filled(page) != page:
+            sys.exit(f"{path.relative_to(ROOT)} is not current: python tools/readme.py")
 
 
 if __name__ == "__main__":

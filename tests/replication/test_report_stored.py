@@ -1,4 +1,4 @@
-"""The results that are stored here: what README and report say of them is current."""
+"""The results that are stored here: what documents and report say of them is current."""
 
 import re
 import runpy
@@ -23,11 +23,11 @@ def table():
     return read_table(RESULTS)
 
 
-def test_the_readmes_numbers_are_current():
+def test_the_documents_numbers_are_current():
     readme = runpy.run_path(str(ROOT / "tools" / "readme.py"))
-    page = readme["README"].read_text()
-    assert page.count("<!-- results: ") == 4
-    assert readme["filled"](page) == page, "run python tools/readme.py"
+    pages = [path.read_text() for path in readme["PAGES"]]
+    assert [page.count("<!-- results: ") for page in pages] == [2, 4]
+    assert [readme["filled"](page) for page in pages] == pages, "run python tools/readme.py"
 
 
 def test_the_report_is_current_and_needs_no_references(tmp_path):
