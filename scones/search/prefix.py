@@ -41,7 +41,7 @@ class Prefix:
             )
         if not path:
             return None
-        allowed = [(token,) for token in path]
+        allowed: list[tuple[int, ...]] = [(token,) for token in path]
         if is_text:
             allowed = _open_ended(path, subwords.pieces(), given[-1].isspace())
         return cls(tuple(path), tuple(allowed))
@@ -56,7 +56,7 @@ class Prefix:
 
 def _open_ended(path: list[int], pieces: list[str], finished: bool) -> list[tuple[int, ...]]:
     """What may come at each position for a text whose last word may go on."""
-    allowed = [(token,) for token in path]
+    allowed: list[tuple[int, ...]] = [(token,) for token in path]
     if finished:
         new = [token for token, piece in enumerate(pieces) if piece.startswith("▁")]
         return [*allowed, (END, *new)]
