@@ -19,7 +19,7 @@ from scones.processes import Processes
 from scones.search.lattice import Lattice
 from scones.search.options import LENGTH_PENALTY
 from scones.search.positions import Position, positions
-from scones.search.prefix import Given, Prefix, Prefixes
+from scones.search.prefix import Given, Prefix, Prefixes, shown
 from scones.search.searcher import (
     Hypothesis,
     Searcher,
@@ -576,8 +576,8 @@ class Translator:
             limit = length_limit(len(ids[index]) + 1, self._sizes.max_length)
             if prefix is not None and len(prefix.path) >= limit:
                 raise SconesError(
-                    f"{several[index]!r}, a prefix, has {len(prefix.path)} pieces, but with its "
-                    f"end the translation of {sentences[index]!r} has {limit} at most; shorten it."
+                    f"The prefix {shown(several[index])} has {len(prefix.path)} pieces, and with "
+                    f"its end this sentence's translation may have {limit}; shorten it."
                 )
         return prefixes
 

@@ -37,7 +37,8 @@ class Prefix:
         path = subwords.encode([given])[0] if isinstance(given, str) else subwords.ids(given)
         if any(token <= UNKNOWN for token in path):
             raise SconesError(
-                f"The prefix {given!r} has a part that the model has no piece for; leave it out."
+                f"The prefix {shown(given)} has a part that the model has no piece for; leave it "
+                "out."
             )
         if not path:
             return None
@@ -61,12 +62,20 @@ def _open_ended(path: list[int], pieces: list[str], finished: bool) -> list[tupl
         new = [token for token, piece in enumerate(pieces) if piece.startswith("▁")]
         return [*allowed, (END, *new)]
     own = [pieces[token] for token in path]
+    longest = max(map(len, pieces))
     last = max((at for at, piece in enumerate(own) if piece.startswith("▁")), default=0)
     for at in range(last, len(path)):
         left = "".join(own[at:])
+        if len(left) > longest:
+            continue
         longer = (token for token, piece in enumerate(pieces) if piece.startswith(left))
         allowed[at] = (path[at], *(token for token in longer if token != path[at]))
     return allowed
+
+
+def shown(given: Given) -> str:
+    """A prefix as messages show it."""
+    return repr(given) if len(given) < 60 else f"{given[:50]!r}…"
 
 
 Prefixes = Sequence[Prefix | None]

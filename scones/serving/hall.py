@@ -49,7 +49,9 @@ class Hall:
         raise Refused(404, f"There is no such model for this pair; there are {known}.")
 
     def check(self, *texts: str) -> None:
-        """Refuse what is too long."""
+        """Refuse what is too long, or no text."""
+        if any("\ud800" <= one <= "\udfff" for text in texts for one in text):
+            raise Refused(422, "The text holds half a character (a lone surrogate).")
         characters, most = sum(map(len, texts)), self.limits.max_characters
         if characters > most:
             raise Refused(413, f"These are {characters:,} characters; at most {most:,} are taken.")
