@@ -88,7 +88,7 @@ def translate(options: Translate) -> None:
         scones translate runs/de-en --search beam --n-best 5 < input.de
         scones translate runs/de-en --json < input.de > output.jsonl
         scones translate runs/de-en --search all --threshold 0.2 < input.de
-        scones translate pocket-de-en --prefix "I am sor" <<< "Es tut mir leid."
+        scones translate pocket-de-en --prefix "I am sor" < input.de
         torchrun --nproc-per-node 4 -m scones translate runs/de-en < input.de
     """
     from scones.processes import connected

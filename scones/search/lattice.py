@@ -99,7 +99,7 @@ class Lattice:
                 state = meeting
             return "".join(parts)
 
-        return _BYTES.sub(_characters, spelled(0, states)).strip()
+        return _BYTES.sub(_characters, spelled(0, states)).strip() if len(self) else ""
 
     def to_json(self) -> dict[str, Any]:
         """Describe it, with the number of translations that go through every arc."""
