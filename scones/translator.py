@@ -104,8 +104,9 @@ def _joined(parts: Sequence[tuple[str, Translation]]) -> Translation:
         tokens += [*one.tokens, *["</s>"] * one.finished]
     log_probs = [one.log_prob for one in found if one.log_prob is not None]
     terms = [one.token_log_probs for one in found if one.token_log_probs is not None]
+    text = "".join(texts)
     return Translation(
-        "".join(texts),
+        text if text.strip() else "",
         tuple(tokens[: len(tokens) - found[-1].finished]),
         math.fsum(log_probs) if len(log_probs) == len(found) else None,
         tuple(chain.from_iterable(terms)) if len(terms) == len(found) else None,

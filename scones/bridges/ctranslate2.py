@@ -73,9 +73,7 @@ def library() -> Any:
     if _has_avx512():
         # It uses them only if told to; int8 is a tenth faster with them.
         os.environ.setdefault("CT2_FORCE_CPU_ISA", "AVX512")
-    import ctranslate2
-
-    return ctranslate2
+    return optional_import("ctranslate2", "This needs CTranslate2: pip install ctranslate2.")
 
 
 def _has_avx512() -> bool:

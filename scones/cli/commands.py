@@ -305,7 +305,8 @@ def _as_flags(sentence: str, flags: Iterable[Flag]) -> str:
         if flag.is_argument:
             continue
         name = flag.field.name
-        sentence = re.sub(rf"\b{name}=(?:True|'(\w+)')", rf"{flag.written} \1", sentence)
+        sentence = re.sub(rf"\b{name}=True", flag.written, sentence)
+        sentence = re.sub(rf"\b{name}='(\w+)'", rf"{flag.written} \1", sentence)
         if "_" in name:
             sentence = re.sub(rf"(?<![\w'/.-]){name}(?!\w|[/.-]\w)", flag.written, sentence)
     return sentence
