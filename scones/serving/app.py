@@ -217,7 +217,12 @@ def application(hall: Hall, origins: Sequence[str] = ()) -> Guard:
             lane.close()
 
     app = FastAPI(
-        title="SCONES", version=__version__, docs_url=None, redoc_url=None, lifespan=running
+        title="SCONES",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=running,
+        redirect_slashes=False,
     )
     app.state.hall, app.state.metrics = hall, Metrics()
     waiting = Gauge(
