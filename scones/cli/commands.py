@@ -47,6 +47,7 @@ _COMMANDS = (
     ("Use a model", "info", ("info",)),
     ("Use a model", "export", ("export", "shortlist")),
     ("Judge", "evaluate", ("evaluate",)),
+    ("Judge", "calibrate", ("calibrate",)),
     ("Judge", "analyze", ("compare", "analyze")),
     ("Experiments", "replication", ("replicate", "synthetic")),
     ("Experiments", "ibm3", ("ibm3",)),

@@ -80,6 +80,8 @@ class Lattice:
 
         Where all ways meet, a choice ends.
         """
+        if not len(self):
+            return ""
         states = len(self.arcs)
         # Ways on from each state; behind the last all ends meet.
         ways = [
@@ -99,7 +101,7 @@ class Lattice:
                 state = meeting
             return "".join(parts)
 
-        return _BYTES.sub(_characters, spelled(0, states)).strip() if len(self) else ""
+        return _BYTES.sub(_characters, spelled(0, states)).strip()
 
     def to_json(self) -> dict[str, Any]:
         """Describe it, with the number of translations that go through every arc."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from scones.errors import SconesError
 from scones.serving import OURS, tell_of_error
-from scones.serving.answers import Json, alternatives, judged, sentence
+from scones.serving.answers import Json, alternatives, sentence
 
 if TYPE_CHECKING:
     from scones.search.positions import Position
@@ -146,7 +146,12 @@ class Models:
     def _translate(self, task: Task, items: Sequence[Item]) -> list[list[Json]]:
         translator, texts = self._translators[task.model], [item.text for item in items]
         found = translator.translate(
-            texts, task.search, task.beam_size, task.n_best, task.length_penalty
+            texts,
+            task.search,
+            task.beam_size,
+            task.n_best,
+            task.length_penalty,
+            ambiguity=None if task.share is not None else False,
         )
         best = [several[0] for several in found]
         known: Sequence[Sequence[Position]] = [()] * len(texts)
@@ -177,10 +182,11 @@ class Models:
     def _score(self, task: Task, items: Sequence[Item]) -> list[Json]:
         translator = self._translators[task.model]
         pairs = [(item.text, str(item.translation)) for item in items]
+        known = translator.positions(pairs, task.share or 1)
         return [
-            judged(*pair, positions)
-            for pair, positions in zip(
-                pairs, translator.positions(pairs, task.share or 1), strict=True
+            sentence(text, given, positions)
+            for (text, _), given, positions in zip(
+                pairs, translator.judge(pairs), known, strict=True
             )
         ]
 
