@@ -4,6 +4,7 @@
 #   make compare   train and compare two small models on the built-in corpus
 #   make test      linter, types and the tests that take seconds
 #   make test-all  all tests, the long ones too: every write broken, torchrun, whole runs
+#   make page      a page in the browser, and the API, with the small models that come along
 #   make report    the paper's tables and figures, from the results that are stored here
 #   make docs      the documentation as a site with a search box: site/index.html
 #   make wheel     the wheel and the source archive, checked: dist/
@@ -15,10 +16,13 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint const
 
 export PYTHONDONTWRITEBYTECODE ?= 1
 
-.PHONY: demo compare report docs test test-all lint types pytest pytest-all bench wheel clean
+.PHONY: demo page compare report docs test test-all lint types pytest pytest-all bench wheel clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python recipes/pocket/demo.py "$(TEXT)"
+
+page: $(VENV)/.installed-serve
+	$(BIN)/scones serve pocket-de-en pocket-en-de
 
 compare: $(VENV)/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash recipes/compare.sh
@@ -43,7 +47,8 @@ types: $(VENV)/.installed-dev
 pytest: $(VENV)/.installed-dev
 	$(BIN)/pytest -m "not slow"
 
-pytest-all: $(VENV)/.installed-dev $(VENV)/.installed-replication $(VENV)/.installed-docs
+pytest-all: $(addprefix $(VENV)/.installed-,dev replication docs serve)
+	$(PIP) schemathesis libretranslatepy
 	$(BIN)/pytest
 
 # What this machine can measure. Real text is read from the folder named by SCONES_DATA
@@ -86,22 +91,7 @@ $(VENV)/.installed: $(VENV)/bin/pip pyproject.toml constraints.txt
 	$(PIP) --editable .
 	touch $@
 
-$(VENV)/.installed-dev: $(VENV)/.installed
-	@echo "Installing the development tools into $(VENV) …"
-	$(PIP) --editable '.[dev]'
-	touch $@
-
-$(VENV)/.installed-replication: $(VENV)/.installed
-	@echo "Installing what the paper's report needs into $(VENV) …"
-	$(PIP) --editable '.[replication]'
-	touch $@
-
-$(VENV)/.installed-docs: $(VENV)/.installed
-	@echo "Installing what the documentation needs into $(VENV) …"
-	$(PIP) --editable '.[docs]'
-	touch $@
-
-$(VENV)/.installed-release: $(VENV)/.installed
-	@echo "Installing what a release needs into $(VENV) …"
-	$(PIP) --editable '.[release]'
+$(VENV)/.installed-%: $(VENV)/.installed
+	@echo "Installing scones[$*] into $(VENV) …"
+	$(PIP) --editable '.[$*]'
 	touch $@

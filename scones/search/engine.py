@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from itertools import islice
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,6 +18,7 @@ from scones.outputs import OutputLayer
 from scones.processes import Processes
 from scones.search.beam import beam_search
 from scones.search.greedy import Stepper, greedy_stream
+from scones.search.prefix import Prefixes
 from scones.search.searcher import (
     Hypothesis,
     Searcher,
@@ -26,6 +29,8 @@ from scones.search.searcher import (
 )
 from scones.search.shortlist import Shortlist, Shortlisted
 from scones.text import END, PAD
+
+Fact = TypeVar("Fact")
 
 _MOST_TOKENS = 8192
 _JOINED_TOKENS = 4096
@@ -83,7 +88,10 @@ class BatchSearcher:
     weights.
     """
 
-    def search(self, sources: Sources, options: SearchOptions) -> list[list[Hypothesis]]:
+    def search(
+        self, sources: Sources, options: SearchOptions, prefixes: Prefixes = ()
+    ) -> list[list[Hypothesis]]:
+        """As every searcher does; where there are `prefixes`, translations begin with them."""
         most, room = (options.max_tokens or _MOST_TOKENS) // options.beams, 0
         if self.joined:
             most = min(options.max_tokens or _JOINED_TOKENS, _JOINED_TOKENS) // options.beams
@@ -94,24 +102,33 @@ class BatchSearcher:
         # A generator: on a GPU the sources of all batches at once would take memory for nothing.
         batches = (self._tensors([sources[index] for index in batch]) for batch in plan)
         results: list[list[Hypothesis]] = [[] for _ in sources]
-        for batch, found in zip(plan, self._search(batches, room, options), strict=True):
+        fixed = [[prefixes[index] for index in batch] if prefixes else [] for batch in plan]
+        for batch, found in zip(plan, self._search(batches, room, options, fixed), strict=True):
             for index, hypotheses in zip(batch, found, strict=True):
                 results[index] = hypotheses
         return results
 
     def _search(
-        self, batches: Iterable[tuple[Tensor, Tensor]], room: int, options: SearchOptions
+        self,
+        batches: Iterable[tuple[Tensor, Tensor]],
+        room: int,
+        options: SearchOptions,
+        fixed: Sequence[Prefixes],
     ) -> list[list[list[Hypothesis]]]:
         stepper: Stepper[Any] = self.model
         if self.shortlist is not None:
             stepper = Shortlisted(self.model, self.shortlist)
         if options.search == "greedy":
-            single = greedy_stream(stepper, self.output, batches, room, options.scores)
+            single = greedy_stream(
+                stepper, self.output, batches, room, options.scores, prefixes=fixed
+            )
             return [[[hypothesis] for hypothesis in batch] for batch in single]
         beam, n_best, penalty = options.beam_size, options.n_best, options.length_penalty
         return [
-            beam_search(stepper, self.output, source_BS, limits_B, beam, n_best, penalty)
-            for source_BS, limits_B in batches
+            beam_search(
+                stepper, self.output, source_BS, limits_B, beam, n_best, penalty, prefixes=prefixes
+            )
+            for (source_BS, limits_B), prefixes in zip(batches, fixed, strict=True)
         ]
 
     def _tensors(self, sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
@@ -128,22 +145,39 @@ def padded(sentences: Sequence[Sequence[int]], device: torch.device) -> Tensor:
     return torch.tensor(rows, device=device)
 
 
-# The log-probability of given translations: one pass, no search.
+# What a model says of given translations: one pass, no search.
 
 
 @torch.inference_mode()
-def score_batch(
-    model: Transformer, output: OutputLayer, source_BS: Tensor, target_BT: Tensor
-) -> list[list[float]]:
-    """The log-probability of every target token (end of sentence included, no padding)."""
+def read_batch(
+    model: Transformer,
+    source_BS: Tensor,
+    target_BT: Tensor,
+    read: Callable[[Tensor, Tensor], list[Fact]],
+) -> list[list[Fact]]:
+    """What `read` makes of the logits of each target token (end of sentence included, no padding).
+
+    It takes them with the tokens themselves, all rows at once, and gives one fact a row.
+    """
     inputs_BT = functional.pad(target_BT, (1, -1), value=PAD)
     hidden_ND = model(source_BS, inputs_BT).flatten(0, 1)
     # Logits of padding are not even computed: they would be the largest tensor of all.
     real_N = target_BT.flatten() != PAD
-    logits_NV = model.logits(hidden_ND[real_N])
-    terms_N = output.scores_of(logits_NV, target_BT.flatten()[real_N]).double()
-    lengths = (target_BT != PAD).sum(dim=1).tolist()
-    return [terms.tolist() for terms in terms_N.split(lengths)]
+    facts = iter(read(model.logits(hidden_ND[real_N]), target_BT.flatten()[real_N]))
+    return [list(islice(facts, length)) for length in (target_BT != PAD).sum(dim=1).tolist()]
+
+
+def score_batch(
+    model: Transformer, output: OutputLayer, source_BS: Tensor, target_BT: Tensor
+) -> list[list[float]]:
+    """The log-probability of every target token."""
+    return read_batch(model, source_BS, target_BT, partial(token_scores, output))
+
+
+def token_scores(output: OutputLayer, logits_NV: Tensor, targets_N: Tensor) -> list[float]:
+    """What `score_batch` reads."""
+    scores: list[float] = output.scores_of(logits_NV, targets_N).double().tolist()
+    return scores
 
 
 Job = tuple[Sources, SearchOptions]
