@@ -99,7 +99,12 @@ def pearson(one: Values, other: Values) -> float:
 
 
 def spearman(one: Values, other: Values) -> float:
-    return pearson(*(np.unique(values, return_inverse=True)[1] for values in (one, other)))
+    """Pearson's of the ranks, in which ties share their mean."""
+    ranks = []
+    for values in (one, other):
+        _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+        ranks.append((np.cumsum(count) - (count - 1) / 2)[place])
+    return pearson(*ranks)
 
 
 def area(scores: Values, yes: Values) -> float:
