@@ -105,6 +105,8 @@ def calibrate(options: Calibrate) -> None:
     if config.facts.is_export:
         raise SconesError(f"{options.model} is an export; calibrate the model it was made from.")
     translator = load(options.model, options.device)
+    if options.check and translator.calibration is None:
+        raise SconesError(f"{options.model} is not calibrated; leave out --check.")
     with progress("sentences") as show:
         sets = {}
         for index, source in enumerate(options.source):
@@ -116,8 +118,7 @@ def calibrate(options: Calibrate) -> None:
         known, yes = zip(*together, strict=True)
         fitted = fitting.fit(known, yes, options.meaning, options.wanted)
         keep_confidence(config, fitted.to_json())
-    if fitted is None:
-        raise SconesError(f"{options.model} is not calibrated; leave out --check.")
+    assert fitted is not None
     facts = {"calibration": fitted.to_json(), "sets": compared(fitted, sets)}
     answer(options.as_json, facts, *_shown(facts))
 
