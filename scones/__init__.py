@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from scones.outputs import Labels
     from scones.outputs.fused import fused_cross_entropy, fused_scones_loss, sharded_scones_loss
     from scones.outputs.loss import scones_loss
+    from scones.search.positions import Position
     from scones.translator import Translation, Translator, load
 
 wait_briefly()  # before anything imports PyTorch
 
 __all__ = [
     "Labels",
+    "Position",
     "SconesError",
     "Translation",
     "Translator",
@@ -36,6 +38,7 @@ __all__ = [
 
 _HOMES = {
     "Labels": "scones.outputs",
+    "Position": "scones.search.positions",
     "Translation": "scones.translator",
     "Translator": "scones.translator",
     "fused_cross_entropy": "scones.outputs.fused",

@@ -5,18 +5,19 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from scones.errors import SconesError
 from scones.model.folder import FolderConfig, ModelFolder, OpenedFolder
 from scones.processes import Processes
 from scones.search.lattice import Lattice
 from scones.search.options import LENGTH_PENALTY
+from scones.search.positions import Position, positions
 from scones.search.searcher import (
     Hypothesis,
     Searcher,
@@ -42,6 +43,10 @@ Engine = Literal["auto", "torch", "ctranslate2"]
 Precision = Literal["auto", "float32", "bf16"]
 TooLong = Literal["error", "cut", "skip"]
 Search = Literal["greedy", "beam", "exact", "all"]
+Fact = TypeVar("Fact")
+
+_POSITIONS = 512
+"""Tokens read at once: every score of every one of them is looked at."""
 
 
 class TooLongError(SconesError):
@@ -448,9 +453,32 @@ class Translator:
         self, pairs: Sequence[tuple[str, str]], max_tokens: int | None = None
     ) -> list[list[float]]:
         """The log-probability of each target token, the end of sentence last."""
+        from scones.search.engine import token_scores
+
+        return self._read(pairs, partial(token_scores, self.output), max_tokens)
+
+    def positions(
+        self, pairs: Sequence[tuple[str, str]], share: float = 0.1
+    ) -> list[list[Position]]:
+        """What the model holds right at each position of the targets, the end of sentence last.
+
+        Alternatives are the other pieces whose probability there is at least this `share` of the
+        best one's.
+        """
+        if not 0 < share <= 1:
+            raise SconesError(f"share must be above 0 and at most 1, not {share}.")
+        return self._read(pairs, partial(positions, self.output, self.subwords, share), _POSITIONS)
+
+    def _read(
+        self,
+        pairs: Sequence[tuple[str, str]],
+        read: Callable[[torch.Tensor, torch.Tensor], list[Fact]],
+        max_tokens: int | None = None,
+    ) -> list[list[Fact]]:
+        """What `read` makes of the logits at each position of each target."""
         if self._weights is None:
             raise SconesError("An export for CTranslate2 gives no scores; use the model folder.")
-        from scones.search.engine import padded, score_batch
+        from scones.search.engine import padded, read_batch
 
         sources = self._encode([source for source, _ in pairs], name="Source")
         targets = self._encode([target for _, target in pairs], name="Target")
@@ -458,15 +486,15 @@ class Translator:
             max(len(source), len(target)) + 1
             for source, target in zip(sources, targets, strict=True)
         ]
-        results: list[list[float]] = [[] for _ in pairs]
+        results: list[list[Fact]] = [[] for _ in pairs]
         model = self._weights.fastest
         # Prepacked products need no large batches, whose logits would not fit a CPU's caches.
         most = max_tokens or (8192 if model.head is None else 512)
         for batch in batches_by_length(lengths, most):
             source_BS = padded([sources[index] for index in batch], model.device)
             target_BT = padded([targets[index] for index in batch], model.device)
-            terms = score_batch(model, self.output, source_BS, target_BT)
-            for index, row in zip(batch, terms, strict=True):
+            facts = read_batch(model, source_BS, target_BT, read)
+            for index, row in zip(batch, facts, strict=True):
                 results[index] = row
         return results
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from itertools import islice
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -26,6 +28,8 @@ from scones.search.searcher import (
 )
 from scones.search.shortlist import Shortlist, Shortlisted
 from scones.text import END, PAD
+
+Fact = TypeVar("Fact")
 
 _MOST_TOKENS = 8192
 _JOINED_TOKENS = 4096
@@ -128,22 +132,39 @@ def padded(sentences: Sequence[Sequence[int]], device: torch.device) -> Tensor:
     return torch.tensor(rows, device=device)
 
 
-# The log-probability of given translations: one pass, no search.
+# What a model says of given translations: one pass, no search.
 
 
 @torch.inference_mode()
-def score_batch(
-    model: Transformer, output: OutputLayer, source_BS: Tensor, target_BT: Tensor
-) -> list[list[float]]:
-    """The log-probability of every target token (end of sentence included, no padding)."""
+def read_batch(
+    model: Transformer,
+    source_BS: Tensor,
+    target_BT: Tensor,
+    read: Callable[[Tensor, Tensor], list[Fact]],
+) -> list[list[Fact]]:
+    """What `read` makes of the logits of each target token (end of sentence included, no padding).
+
+    It takes them with the tokens themselves, all rows at once, and gives one fact a row.
+    """
     inputs_BT = functional.pad(target_BT, (1, -1), value=PAD)
     hidden_ND = model(source_BS, inputs_BT).flatten(0, 1)
     # Logits of padding are not even computed: they would be the largest tensor of all.
     real_N = target_BT.flatten() != PAD
-    logits_NV = model.logits(hidden_ND[real_N])
-    terms_N = output.scores_of(logits_NV, target_BT.flatten()[real_N]).double()
-    lengths = (target_BT != PAD).sum(dim=1).tolist()
-    return [terms.tolist() for terms in terms_N.split(lengths)]
+    facts = iter(read(model.logits(hidden_ND[real_N]), target_BT.flatten()[real_N]))
+    return [list(islice(facts, length)) for length in (target_BT != PAD).sum(dim=1).tolist()]
+
+
+def score_batch(
+    model: Transformer, output: OutputLayer, source_BS: Tensor, target_BT: Tensor
+) -> list[list[float]]:
+    """The log-probability of every target token."""
+    return read_batch(model, source_BS, target_BT, partial(token_scores, output))
+
+
+def token_scores(output: OutputLayer, logits_NV: Tensor, targets_N: Tensor) -> list[float]:
+    """What `score_batch` reads."""
+    scores: list[float] = output.scores_of(logits_NV, targets_N).double().tolist()
+    return scores
 
 
 Job = tuple[Sources, SearchOptions]

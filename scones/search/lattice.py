@@ -6,6 +6,7 @@ arcs show what hundreds of lines would hide: where a model sees several right wa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -74,6 +75,32 @@ class Lattice:
             for piece, to in sorted(self.arcs[state].items(), reverse=True):
                 waiting.append((to, (*pieces, piece)))
 
+    def compact(self) -> str:
+        """All of them as one text, such as "{I'm|I am} sorry."; braces of theirs get a backslash.
+
+        Where all ways meet, a choice ends.
+        """
+        states = len(self.arcs)
+        # Ways on from each state; behind the last all ends meet.
+        ways = [
+            [*((_escaped(piece), to) for piece, to in sorted(arcs.items())), *ending]
+            for arcs, ending in zip(
+                self.arcs, ([("", states)] if final else [] for final in self.final), strict=True
+            )
+        ]
+
+        def spelled(state: int, end: int) -> str:
+            """The ways from a state to one where they all meet."""
+            parts = []
+            while state != end:
+                meeting = _meeting(ways, state)
+                options = [piece + spelled(to, meeting) for piece, to in ways[state]]
+                parts.append(_choice(options))
+                state = meeting
+            return "".join(parts)
+
+        return _BYTES.sub(_characters, spelled(0, states)).strip()
+
     def to_json(self) -> dict[str, Any]:
         """Describe it, with the number of translations that go through every arc."""
         onwards = self.paths()
@@ -92,3 +119,31 @@ class Lattice:
             "segmentations": onwards[0] + self.merged,
             "arcs": arcs,
         }
+
+
+_BYTES = re.compile(r"(?:<0x[0-9A-F]{2}>)+")
+
+
+def _characters(pieces: re.Match[str]) -> str:
+    return bytes.fromhex(re.sub(r"<0x|>", "", pieces[0])).decode(errors="replace")
+
+
+def _escaped(piece: str) -> str:
+    return re.sub(r"([{|}\\])", r"\\\1", piece).replace("▁", " ")
+
+
+def _meeting(ways: Sequence[Sequence[tuple[str, int]]], state: int) -> int:
+    """The first state that all ways from here go through."""
+    open_ends = {to for _, to in ways[state]}
+    while len(open_ends) > 1:
+        first = min(open_ends)  # arcs lead to larger numbers: nothing else can lead here any more
+        open_ends.remove(first)
+        open_ends.update(to for _, to in ways[first])
+    return open_ends.pop()
+
+
+def _choice(options: Sequence[str]) -> str:
+    if len(options) == 1:
+        return options[0]
+    spaced = all(option.startswith(" ") for option in options)
+    return " " * spaced + "{" + "|".join(option[spaced:] for option in options) + "}"

@@ -400,6 +400,12 @@ def is_plausible(text: str, language: str) -> bool:
     return bool(dict(model.rank(text))[language] >= needed)
 
 
+def languages_of(text: str) -> list[tuple[str, float]]:
+    """How probable each language is for a text, the likeliest first."""
+    ranked = _model().rank(text[:_ENOUGH_CHARACTERS])
+    return [(language, float(probability)) for language, probability in ranked]
+
+
 def check_language(code: str) -> None:
     """Raise a `SconesError` that names near codes if no such language can be identified."""
     known = languages()

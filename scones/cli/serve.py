@@ -1,0 +1,50 @@
+"""`scones serve`: models behind an HTTP API, and the page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from scones.cli.flags import named_paths
+from scones.errors import SconesError
+from scones.options import argument, option
+from scones.serving.limits import Limits, Served
+
+
+@dataclass(frozen=True, kw_only=True)
+class Serve(Limits):
+    """What `scones serve` takes."""
+
+    models: list[Path] = argument(
+        "Model folders or pocket models' names; NAME=FOLDER gives a name.", "MODEL"
+    )
+    host: str = option("127.0.0.1", "Where to listen; 0.0.0.0: to everybody.", "Server")
+    port: int = option(8000, "The port.", least=0, most=65_535)
+    keys: Path | None = option(
+        None, "A file of API keys, one a line; only who has one is answered."
+    )
+    origins: list[str] = option(
+        [], "Other sites whose pages may ask (CORS); may be repeated.", flags=("--origin",)
+    )
+
+
+def serve(options: Serve) -> None:
+    """Serve models over HTTP: an API, the same as LibreTranslate's, and a page to try them.
+
+    Out: the address; /docs there describes the API. What waits beyond the limits is sent away, and
+    a request may lower those limits for itself. SIGTERM and Ctrl-C let it answer what it has.
+
+        scones serve pocket-de-en pocket-en-de
+        scones serve runs/de-en --host 0.0.0.0 --keys keys.txt --max-seconds 2
+    """
+    try:
+        from scones.serving.server import run
+    except ImportError as problem:
+        raise SconesError(
+            f"Serving needs {problem.name}; install it by pip install 'scones[serve]'."
+        ) from None
+    named = named_paths([str(path) for path in options.models], "models", "FOLDER")
+    models = [Served(name, path) for name, path in named.items()]
+    run(models, options, options.host, options.port, options.keys, options.origins, typer.echo)

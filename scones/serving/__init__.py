@@ -1,0 +1,1 @@
+"""The HTTP API and the page: `scones serve` (docs/serving.md)."""

@@ -1,0 +1,134 @@
+"""What translations are in the API's JSON."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from scones.search.lattice import Lattice
+
+if TYPE_CHECKING:
+    from scones.search.positions import Position
+    from scones.translator import ExactTranslations, Translation
+
+Json = dict[str, Any]
+
+_END = "</s>"
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+
+
+def sentence(source: str, found: Translation, positions: Sequence[Position] = ()) -> Json:
+    """A translation and, where they are known, its tokens."""
+    return {
+        "source": source,
+        "text": found.text,
+        "log_prob": found.log_prob,
+        "probability": found.probability,
+        "confidence": None,
+        "finished": found.finished,
+        **_told(positions),
+    }
+
+
+def judged(source: str, translation: str, positions: Sequence[Position]) -> Json:
+    """What a model says of somebody's translation."""
+    log_prob = math.fsum(one.log_prob for one in positions)
+    return {
+        "source": source,
+        "text": translation,
+        "log_prob": log_prob,
+        "probability": math.exp(log_prob),
+        "confidence": None,
+        "finished": True,
+        **_told(positions),
+    }
+
+
+def _told(positions: Sequence[Position]) -> Json:
+    if not positions:
+        return {"ambiguity": None, "doubt": None, "tokens": []}
+    texts = _texts([one.piece for one in positions])
+    return {
+        "ambiguity": math.fsum(one.ambiguity for one in positions) / len(positions),
+        "doubt": max(one.doubt for one in positions),
+        "tokens": [_token(one, text) for one, text in zip(positions, texts, strict=True)],
+    }
+
+
+def _token(position: Position, text: str) -> Json:
+    return {
+        "piece": position.piece,
+        "text": text,
+        "log_prob": position.log_prob,
+        "probability": math.exp(position.log_prob),
+        "ambiguity": position.ambiguity,
+        "doubt": position.doubt,
+        "alternatives": [
+            {"piece": piece, "text": _texts([piece])[0], "probability": probability}
+            for piece, probability in position.alternatives
+        ],
+    }
+
+
+def _texts(pieces: Sequence[str]) -> list[str]:
+    """What each piece adds to the text; of a character in bytes the last byte adds it."""
+    texts, waiting = [], b""
+    for number, piece in enumerate(pieces):
+        if byte := _BYTE.fullmatch(piece):
+            waiting += bytes.fromhex(byte[1])
+            ends = number + 1 == len(pieces) or not _BYTE.fullmatch(pieces[number + 1])
+            texts.append("")
+            if ends or _is_whole(waiting):
+                texts[-1], waiting = waiting.decode(errors="replace"), b""
+        else:
+            texts.append("" if piece == _END else piece.replace("▁", " "))
+    return texts
+
+
+def _is_whole(character: bytes) -> bool:
+    try:
+        character.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def alternatives(found: ExactTranslations, most: int) -> Json:
+    """What exact search found, at most so many translations of it."""
+    known, told, untold = found.certificate, found.translations[:most], found.translations[most:]
+    missing = math.exp(known.upper_bound) if known and not known.proved else 0.0
+    missing = max([missing, *(one.probability or 0.0 for one in untold[:1])])
+    lattice = Lattice.of([one.tokens for one in told])
+    return {
+        "alternatives": _grouped(told),
+        "certificate": {
+            "complete": not missing,
+            "stopped_by": "memory" if untold else known and known.stopped_by,
+            "upper_bound": missing,
+            "states": known.states if known else 0,
+            "seconds": known.seconds if known else 0.0,
+        },
+        "lattice": lattice.to_json(),
+        "compact": lattice.compact(),
+    }
+
+
+def _grouped(translations: Sequence[Translation]) -> list[Json]:
+    """The best of those that differ in punctuation and case alone, with the others below it."""
+    groups: dict[str, list[Translation]] = {}
+    for one in translations:
+        letters = "".join(c for c in one.text if not unicodedata.category(c).startswith("P"))
+        groups.setdefault(" ".join(letters.casefold().split()), []).append(one)
+    return [
+        {
+            "text": best.text,
+            "log_prob": best.log_prob,
+            "probability": best.probability,
+            "confidence": None,
+            "variants": [{"text": one.text, "probability": one.probability} for one in others],
+        }
+        for best, *others in groups.values()
+    ]

@@ -1,0 +1,252 @@
+"""The application: which request goes where."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import html
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
+from fastapi.routing import APIRouter
+from prometheus_client import Gauge, generate_latest
+from starlette.exceptions import HTTPException
+
+from scones.serving import schema
+from scones.serving.answers import Json
+from scones.serving.guard import Guard, Metrics, Refused
+from scones.serving.hall import ERRORS, Hall, TheHall, allowed, explained
+from scones.serving.lanes import Busy
+from scones.serving.libretranslate import libre
+from scones.serving.limits import Served
+from scones.serving.worker import Item, Task
+from scones.version import __version__
+
+PAGE = Path(__file__).parent / "page"
+_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+api = APIRouter(dependencies=[Depends(allowed)], responses=ERRORS)
+
+
+def _told(model: Served, **more: Any) -> JSONResponse:
+    about = {"model": model.name, "source": model.source, "target": model.target}
+    return JSONResponse(about | more)
+
+
+@api.post("/v1/translate", responses={200: {"model": schema.TranslateAnswer}})
+async def translate(ask: schema.Translate, hall: TheHall) -> Response:
+    """Translate a text or several, sentence by sentence; every token with its alternatives."""
+    model = hall.model(ask.source, ask.target, ask.model)
+    texts = [ask.text] if isinstance(ask.text, str) else ask.text
+    hall.check(*texts)
+    task = Task(
+        "translate",
+        model.name,
+        ask.search,
+        ask.beam_size,
+        ask.length_penalty,
+        share=ask.share if ask.tokens else None,
+    )
+    found = await asyncio.gather(*(hall.translate(task, text, ask.split) for text in texts))
+    return _told(model, translations=found)
+
+
+@api.post("/v1/alternatives", responses={200: {"model": schema.AlternativesAnswer}})
+async def alternatives(ask: schema.Alternatives, hall: TheHall) -> Response:
+    """Every translation above a probability, or the n best, and what is proved about them."""
+    model, limits = hall.model(ask.source, ask.target, ask.model), hall.limits
+    if ask.threshold is not None and ask.n_best is not None:
+        raise Refused(422, "Say threshold or n_best, not both.")
+    hall.check(ask.text, *(ask.prefix or ()))
+    threshold = None if ask.n_best else ask.threshold or 0.1
+    task = Task(
+        "alternatives",
+        model.name,
+        n_best=ask.n_best or 1,
+        threshold=threshold,
+        max_states=min(ask.max_states or limits.max_states, limits.max_states),
+        max_seconds=min(ask.max_seconds or limits.max_seconds, limits.max_seconds),
+        max_memory=int(limits.max_memory * 1e9),
+        most=limits.max_alternatives,
+    )
+    (found,) = await hall.ask(hall.exact, task, [Item(ask.text, _prefix(ask.prefix))])
+    return _told(model, **found)
+
+
+@api.post("/v1/score", responses={200: {"model": schema.SentenceAnswer}})
+async def score(ask: schema.Score, hall: TheHall) -> Response:
+    """Judge a translation token by token, with the words that the model would have expected."""
+    model = hall.model(ask.source, ask.target, ask.model)
+    hall.check(ask.text, ask.translation)
+    task = Task("score", model.name, share=ask.share)
+    (found,) = await hall.ask(hall.fast, task, [Item(ask.text, ask.translation)])
+    return _told(model, sentence=found)
+
+
+@api.post("/v1/continue", responses={200: {"model": schema.SentenceAnswer}})
+async def go_on(ask: schema.Continue, hall: TheHall) -> Response:
+    """Translate a sentence whose translation begins as given."""
+    model = hall.model(ask.source, ask.target, ask.model)
+    hall.check(ask.text, *ask.prefix)
+    task = Task(
+        "continue", model.name, ask.search, ask.beam_size, ask.length_penalty, share=ask.share
+    )
+    (found,) = await hall.ask(hall.fast, task, [Item(ask.text, _prefix(ask.prefix))])
+    return _told(model, sentence=found)
+
+
+def _prefix(prefix: str | list[str] | None) -> str | tuple[str, ...] | None:
+    return tuple(prefix) if isinstance(prefix, list) else prefix
+
+
+@api.get("/v1/models", responses={200: {"model": schema.ModelsAnswer}})
+async def models(hall: TheHall) -> Response:
+    """The models that are served, and what a request may ask of them."""
+    told = ("max_characters", "max_states", "max_seconds", "max_alternatives", "max_beam")
+    limits = {name: getattr(hall.limits, name) for name in told}
+    return JSONResponse(
+        {
+            "models": [
+                {
+                    "name": one.name,
+                    "source": one.source,
+                    "target": one.target,
+                    "layer": one.layer,
+                    "limits": limits,
+                }
+                for one in hall.models
+            ]
+        }
+    )
+
+
+@api.get("/metrics", include_in_schema=False)
+async def metrics(request: Request) -> Response:
+    return Response(generate_latest(request.app.state.metrics.registry), media_type="text/plain")
+
+
+open_to_all = APIRouter()
+
+
+@open_to_all.get("/health")
+async def health() -> Response:
+    """Whether the server answers."""
+    return JSONResponse({"status": "ok"})
+
+
+@open_to_all.get("/ready", responses={503: ERRORS[503]})
+async def ready(hall: TheHall) -> Response:
+    """Whether the models answer."""
+    if not (hall.fast.ready and hall.exact.ready):
+        raise Refused(503, "The models are being started.")
+    return JSONResponse({"status": "ready"})
+
+
+@open_to_all.get("/", include_in_schema=False)
+async def page() -> Response:
+    return _file("index.html")
+
+
+@open_to_all.get("/docs", include_in_schema=False)
+async def docs(request: Request) -> Response:
+    return HTMLResponse(_documentation(request.app.openapi()))
+
+
+@open_to_all.get("/{name}", include_in_schema=False)
+async def file(name: str) -> Response:
+    return _file(name)
+
+
+def _file(name: str) -> Response:
+    """A file of the page; its name is looked up, never made into a path."""
+    files = {path.name: path for path in PAGE.iterdir() if path.suffix in _TYPES}
+    if name not in files:
+        raise Refused(404, "There is no such page.")
+    media_type = _TYPES[files[name].suffix]
+    return FileResponse(files[name], media_type=media_type, headers={"cache-control": "no-cache"})
+
+
+def _documentation(described: Json) -> str:
+    """The OpenAPI description as a page, which needs no script and nobody else's host."""
+    lines = ["<!doctype html>", '<html lang="en"><head><meta charset="utf-8">']
+    lines += ["<title>SCONES API</title>", '<link rel="stylesheet" href="/page.css"></head>']
+    lines += ["<body><main><h1>SCONES API</h1>"]
+    lines += ['<p>The whole of it for programs: <a href="/openapi.json">openapi.json</a>.</p>']
+    for path, methods in described["paths"].items():
+        for method, about in methods.items():
+            lines.append(f"<h2>{method.upper()} {html.escape(path)}</h2>")
+            lines.append(f"<p>{html.escape(about.get('description', ''))}</p>")
+            body = about.get("requestBody", {}).get("content", {}).get("application/json", {})
+            lines += _fields(described, body.get("schema", {}))
+    return "\n".join([*lines, "</main></body></html>"])
+
+
+def _fields(described: Json, body: Json) -> list[str]:
+    name = body.get("$ref", "").rpartition("/")[2]
+    if not name:
+        return []
+    about = described["components"]["schemas"][name]
+    needed = about.get("required", ())
+    rows = ["<dl>"]
+    for field, facts in about["properties"].items():
+        kinds = [one.get("type", "") for one in facts.get("anyOf", [facts])]
+        said = [" or ".join(kinds), "needed" if field in needed else ""]
+        said += [facts.get("description", "")]
+        if facts.get("default") is not None:
+            said.append(f"default {facts['default']}")
+        text = html.escape("; ".join(filter(None, said)))
+        rows.append(f"<dt><code>{html.escape(field)}</code></dt><dd>{text}</dd>")
+    return [*rows, "</dl>"]
+
+
+def application(hall: Hall, origins: Sequence[str] = ()) -> Guard:
+    """Put everything together."""
+
+    @contextlib.asynccontextmanager
+    async def running(_: FastAPI) -> AsyncIterator[None]:
+        lanes = (hall.fast, hall.exact)
+        tasks = [asyncio.create_task(lane.run()) for lane in lanes]
+        yield
+        for task in tasks:
+            task.cancel()
+        for lane in lanes:
+            lane.close()
+
+    app = FastAPI(
+        title="SCONES", version=__version__, docs_url=None, redoc_url=None, lifespan=running
+    )
+    app.state.hall, app.state.metrics = hall, Metrics()
+    waiting = Gauge(
+        "scones_waiting", "Sentences in the queue.", ("lane",), registry=app.state.metrics.registry
+    )
+    waiting.labels("fast").set_function(lambda: len(hall.fast))
+    waiting.labels("exact").set_function(lambda: len(hall.exact))
+    for router in (api, libre, open_to_all):  # the last takes any name
+        app.include_router(router)
+    app.add_exception_handler(Exception, _answer_to)
+    for known in (Refused, Busy, RequestValidationError, HTTPException):
+        app.add_exception_handler(known, _answer_to)
+    if origins:
+        from fastapi.middleware.cors import CORSMiddleware
+
+        app.add_middleware(CORSMiddleware, allow_origins=list(origins), allow_headers=["*"])
+    return Guard(app, hall.limits, app.state.metrics)
+
+
+def _answer_to(request: Request, problem: Exception) -> Response:
+    """One sentence, whatever went wrong."""
+    headers: dict[str, str] = {}
+    status, sentence = 500, "Something went wrong here; the server's log knows more."
+    if isinstance(problem, Refused):
+        status, sentence = problem.status, str(problem)
+    elif isinstance(problem, Busy):
+        status, sentence, headers = 429, str(problem), {"retry-after": "1"}
+    elif isinstance(problem, RequestValidationError):
+        status, sentence = 422, explained(problem.errors())
+    elif isinstance(problem, HTTPException):
+        status, sentence = problem.status_code, str(problem.detail).rstrip(".") + "."
+        headers = dict(problem.headers or {})
+    return JSONResponse({"error": sentence}, status, headers)

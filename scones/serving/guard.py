@@ -1,0 +1,191 @@
+"""The door: what a request has to be before anybody reads it, and what every answer says."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import json
+import logging
+import re
+import time
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from scones.errors import SconesError
+from scones.serving.limits import Limits
+
+logger = logging.getLogger("scones")
+
+_DEPTH = 16
+"""Brackets within brackets in JSON."""
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "cache-control": "no-store",
+}
+_ENCODED = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
+
+
+class Keys:
+    """The keys of a file, one a line; without a file everybody may ask."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._digests: list[bytes] | None = None
+        if path is not None:
+            try:
+                lines = path.read_text(encoding="utf-8").split()
+            except (OSError, UnicodeDecodeError) as problem:
+                raise SconesError(f"The keys in {path} cannot be read: {problem}.") from None
+            if not lines:
+                raise SconesError(f"{path} holds no key; write one a line, or leave it out.")
+            self._digests = list(map(_digest, lines))
+
+    def __contains__(self, key: str | None) -> bool:
+        if self._digests is None:
+            return True
+        # All are compared, each in the same time whatever it is.
+        given = _digest(key or "")
+        return sum(hmac.compare_digest(given, digest) for digest in self._digests) > 0
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode(errors="replace")).digest()
+
+
+class Metrics:
+    """What Prometheus may ask for."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        about = {"labelnames": ("path", "status"), "registry": self.registry}
+        self.requests = Counter("scones_requests", "Requests answered.", **about)
+        self.seconds = Histogram(
+            "scones_seconds", "Time to answer.", labelnames=("path",), registry=self.registry
+        )
+
+
+class Refused(Exception):
+    """An answer in one sentence instead of what was asked for."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class Guard:
+    """ASGI middleware around the whole application, `app`."""
+
+    def __init__(self, app: Any, limits: Limits, metrics: Metrics) -> None:
+        self.app, self._limits, self._metrics = app, limits, metrics
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began, status = time.perf_counter(), 499  # where nobody waited for the answer
+
+        async def answer(message: Any) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                own = {name for name, _ in message.get("headers", ())}
+                added = [header for header in _ENCODED if header[0] not in own]
+                message = message | {"headers": [*message.get("headers", ()), *added]}
+            await send(message)
+
+        try:
+            async with asyncio.timeout(self._limits.read_seconds):
+                body = await _read(receive, self._limits.max_bytes)
+            if not _is_form(scope) and _too_deep(body):
+                raise Refused(422, f"The JSON is nested more than {_DEPTH} deep.")
+            await self._while_there(scope, body, receive, answer)
+        except TimeoutError:
+            await refuse(Refused(408, "The request did not arrive in time."), answer)
+        except Refused as refusal:
+            await refuse(refusal, answer)
+        except _Gone:
+            pass
+        except Exception:  # it was answered: the one sentence of a 500
+            for line in traceback.format_exc().splitlines():
+                logger.error("%s", line.encode("unicode_escape").decode())
+        path = getattr(scope.get("route"), "path", "other")
+        self._metrics.requests.labels(path, str(status)).inc()
+        self._metrics.seconds.labels(path).observe(time.perf_counter() - began)
+
+    async def _while_there(self, scope: Any, body: bytes, receive: Any, send: Any) -> None:
+        """Answer, and give up when the client goes away."""
+        messages = [{"type": "http.request", "body": body, "more_body": False}]
+        gone = asyncio.ensure_future(receive())  # all that is left to come
+
+        async def replay() -> Any:
+            return messages.pop() if messages else await asyncio.shield(gone)
+
+        answering = asyncio.ensure_future(self.app(scope, replay, send))
+        try:
+            await asyncio.wait({answering, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not answering.done():
+                answering.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await answering
+        finally:
+            answering.cancel()
+            gone.cancel()
+
+
+class _Gone(Exception):
+    """The client went away."""
+
+
+async def _read(receive: Any, most: int) -> bytes:
+    """A request's body. Of one that is too large the rest is read too, for politeness, and lost."""
+    body, more = b"", True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _Gone
+        if len(body) <= most:
+            body += message.get("body", b"")
+        more = message.get("more_body", False)
+    if len(body) > most:
+        raise Refused(413, f"The request is larger than {most:,} bytes; send less at a time.")
+    return body
+
+
+def _is_form(scope: Any) -> bool:
+    kinds = [value for name, value in scope["headers"] if name == b"content-type"]
+    return any(b"form" in kind for kind in kinds)
+
+
+def _too_deep(body: bytes) -> bool:
+    if body.count(b"[") + body.count(b"{") <= _DEPTH:
+        return False
+    depth = deepest = 0
+    for mark in re.findall(rb"[\[\]{}]", _STRING.sub(b"", body)):
+        depth += 1 if mark in b"[{" else -1
+        deepest = max(deepest, depth)
+    return deepest > _DEPTH
+
+
+async def refuse(refusal: Refused, send: Any) -> None:
+    """Send the one sentence."""
+    content = json.dumps({"error": str(refusal)}).encode()
+    headers: Iterable[tuple[bytes, bytes]] = [(b"content-type", b"application/json")]
+    if refusal.status == 429:
+        headers = [*headers, (b"retry-after", b"1")]
+    start = {"type": "http.response.start", "status": refusal.status, "headers": headers}
+    await send(start)
+    await send({"type": "http.response.body", "body": content})

@@ -1,0 +1,69 @@
+"""From models to a server that runs, and back to nothing."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import uvicorn
+
+from scones.errors import SconesError
+from scones.serving.app import application
+from scones.serving.guard import Guard, Keys
+from scones.serving.hall import Hall
+from scones.serving.lanes import Lane, Owner
+from scones.serving.limits import Limits, Served
+
+_TOGETHER = 64
+"""Sentences in a batch: what a core does in a fifth of a second."""
+_PATIENCE = 60.0
+"""Seconds after which a process that does not answer is taken for dead."""
+
+
+def application_for(
+    models: Sequence[Served], limits: Limits, keys: Keys, origins: Sequence[str] = ()
+) -> Guard:
+    """Start what owns the models and build the application around it."""
+    folders = {model.name: model.config.folder for model in models}
+    fast = Owner(folders).start()
+    try:
+        exact = Owner(folders, aside=True).start()
+    except BaseException:
+        fast.stop()
+        raise
+    lanes = (
+        Lane(fast, _TOGETHER, limits.max_waiting, _PATIENCE),
+        Lane(exact, 1, limits.max_searches, limits.max_seconds + _PATIENCE),
+    )
+    return application(Hall(models, *lanes, limits, keys), origins)
+
+
+def run(
+    models: Sequence[Served],
+    limits: Limits,
+    host: str,
+    port: int,
+    keys: Path | None,
+    origins: Sequence[str],
+    say: Callable[[str], None],
+) -> None:
+    """Serve until somebody ends it."""
+    try:
+        listening = socket.create_server((host, port), backlog=2048)
+    except (OSError, OverflowError) as problem:
+        raise SconesError(
+            f"{host}:{port} cannot be listened to ({problem}); choose another --host or --port."
+        ) from None
+    app = application_for(models, limits, Keys(keys), origins)
+    config = uvicorn.Config(
+        app,
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        limit_concurrency=1_000,
+        timeout_graceful_shutdown=int(limits.max_seconds) + 60,
+    )
+    address = listening.getsockname()
+    say(f"Serving {', '.join(model.name for model in models)} at http://{host}:{address[1]}/")
+    uvicorn.Server(config).run([listening])

@@ -1,0 +1,175 @@
+"""A process that owns models and answers, one batch after another, what the server asks it.
+
+The server itself never computes: however hard a sentence is, it goes on answering.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from scones.errors import SconesError
+from scones.serving.answers import Json, alternatives, judged, sentence
+
+if TYPE_CHECKING:
+    from scones.search.positions import Position
+    from scones.translator import Translator
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to do with texts; those of the same task are done together."""
+
+    kind: Literal["translate", "continue", "score", "alternatives"]
+    model: str
+    search: Literal["greedy", "beam"] = "greedy"
+    beam_size: int = 4
+    length_penalty: float | None = None
+    n_best: int = 1
+    share: float | None = None
+    """Tokens are told about, with alternatives of at least this share of the best."""
+    threshold: float | None = None
+    max_states: int = 1
+    max_seconds: float = 1.0
+    max_memory: int = 1
+    most: int = 1
+    """Alternatives that are told."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A text, and what its translation is or begins with."""
+
+    text: str
+    translation: str | tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why there is no answer."""
+
+    reason: str
+    status: int = 400
+    """HTTP's number for it."""
+
+
+class Cancelled(Exception):
+    """Nobody waits for the answer any more."""
+
+
+def work(line: Connection, cancelled: Any, folders: Mapping[str, Path], aside: bool) -> None:
+    """Answer what comes along the line until it is closed.
+
+    `cancelled` holds the number of the batch that nobody waits for. Who works `aside` leaves the
+    cores to others whenever they need them.
+    """
+    doing = -1
+
+    def stop(*_: Any) -> None:
+        if cancelled.value == doing:
+            raise Cancelled
+
+    # The server says when to end: it has to answer first.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGUSR1, stop)
+    try:
+        models = Models.opened(folders, aside)
+    except (SconesError, OSError) as problem:
+        line.send(Refusal(str(problem)))
+        return
+    line.send(None)
+    while True:
+        try:
+            number, task, items = line.recv()
+        except EOFError:
+            return
+        answers: Any = []
+        try:
+            doing = number
+            stop()
+            answers = models.answers(task, items)
+            doing = -1
+        except Cancelled:
+            doing = -1
+        line.send(answers)
+
+
+class Models:
+    """Translators by name."""
+
+    def __init__(self, translators: Mapping[str, Translator]) -> None:
+        self._translators = translators
+
+    @classmethod
+    def opened(cls, folders: Mapping[str, Path], aside: bool) -> Models:
+        import torch
+
+        from scones.translator import load
+
+        if aside:
+            os.nice(10)
+            torch.set_num_threads(1)
+        models = cls({name: load(folder, "cpu") for name, folder in folders.items()})
+        for name in folders:  # whatever is made ready at first use is made ready now
+            kind: Any = "alternatives" if aside else "translate"
+            models.answers(Task(kind, name, share=0.1), [Item("1")])
+        return models
+
+    def answers(self, task: Task, items: Sequence[Item]) -> list[Any]:
+        """An answer to each item, or why there is none."""
+        from scones.translator import TooLongError
+
+        try:
+            found: list[Any] = getattr(self, f"_{task.kind}")(task, items)
+            return found
+        except SconesError as mistake:
+            if len(items) == 1:
+                return [Refusal(str(mistake), 413 if isinstance(mistake, TooLongError) else 400)]
+            # A mistake is one item's alone.
+            half = len(items) // 2
+            return self.answers(task, items[:half]) + self.answers(task, items[half:])
+
+    def _translate(self, task: Task, items: Sequence[Item]) -> list[list[Json]]:
+        translator, texts = self._translators[task.model], [item.text for item in items]
+        found = translator.translate(
+            texts, task.search, task.beam_size, task.n_best, task.length_penalty
+        )
+        best = [several[0] for several in found]
+        known: Sequence[Sequence[Position]] = [()] * len(texts)
+        if task.share is not None:
+            pairs = [(text, one.text) for text, one in zip(texts, best, strict=True)]
+            known = translator.positions(pairs, task.share)
+        return [
+            [sentence(text, first, positions), *(sentence(text, one) for one in others)]
+            for text, (first, *others), positions in zip(texts, found, known, strict=True)
+        ]
+
+    def _score(self, task: Task, items: Sequence[Item]) -> list[Json]:
+        translator = self._translators[task.model]
+        pairs = [(item.text, str(item.translation)) for item in items]
+        return [
+            judged(*pair, positions)
+            for pair, positions in zip(
+                pairs, translator.positions(pairs, task.share or 1), strict=True
+            )
+        ]
+
+    def _alternatives(self, task: Task, items: Sequence[Item]) -> list[Json]:
+        from scones.search.frontier import ExactOptions
+
+        translator, (item,) = self._translators[task.model], items
+        options = ExactOptions(
+            task.n_best,
+            task.threshold,
+            max_states=task.max_states,
+            max_seconds=task.max_seconds,
+            max_memory=task.max_memory,
+        )
+        ((_, found),) = translator.exact([item.text], options)
+        return [alternatives(found, task.most)]
