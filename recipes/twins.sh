@@ -14,7 +14,7 @@ ship scones
 scones compare softmax=scones/pocket/tea-softmax scones=scones/pocket/tea-scones \
     --source "$corpus/test.de" --reference "$corpus/test.en" \
     --judged "$corpus/test.json" --judged-dev "$corpus/dev.json" \
-    --output "$work/twins.json" --overwrite
+    --output "$work/twins.json"
 for layer in softmax scones; do
     python - "$work" $layer > "$work/$layer.card.json" << 'END'
 import json

@@ -26,6 +26,12 @@ export function allView(changed) {
   let wait;
   let shown;
 
+  const label = (threshold) => {
+    slider.value = STEPS.indexOf(threshold);
+    $("#least-shown").textContent = percent(threshold);
+    slider.setAttribute("aria-valuetext", percent(threshold));
+  };
+
   slider.addEventListener("input", () => {
     label(STEPS[slider.value]);
     changed(STEPS[slider.value]);
@@ -33,7 +39,6 @@ export function allView(changed) {
 
   return {
     show(request, threshold) {
-      slider.value = STEPS.indexOf(nearest(threshold));
       label(nearest(threshold));
       const key = JSON.stringify([request, threshold]);
       if (key === shown) return;
@@ -41,7 +46,8 @@ export function allView(changed) {
       clearTimeout(wait);
       wait = setTimeout(() => run(request, nearest(threshold)), 120);
     },
-    clear() {
+    clear(threshold) {
+      label(nearest(threshold));
       clearTimeout(wait);
       run.cancel();
       shown = undefined;
@@ -53,11 +59,6 @@ export function allView(changed) {
 }
 
 const nearest = (threshold) => STEPS.reduce((a, b) => (Math.abs(b - threshold) < Math.abs(a - threshold) ? b : a));
-
-function label(threshold) {
-  $("#least-shown").textContent = percent(threshold);
-  slider.setAttribute("aria-valuetext", percent(threshold));
-}
 
 function render({ alternatives, certificate, lattice }, threshold, language) {
   const every = alternatives.flatMap((one) => [one, ...one.variants]).sort((a, b) => b.probability - a.probability);

@@ -7,7 +7,7 @@ import { $, announce, element, percent, rove, setBar } from "./dom.js";
 import { mineView } from "./mine.js";
 import { readAddress, state, writeAddress } from "./state.js";
 import { findTwins, twinsView } from "./twins.js";
-import { goOn, words } from "./words.js";
+import { goOn, shown, words } from "./words.js";
 
 const DEBOUNCE = 80;
 const EXAMPLES = 3;
@@ -36,12 +36,10 @@ const translate = attempts($("#status"), async (signal) => {
 
 const carryOn = attempts($("#status"), async (signal, index, alternative) => {
   const sentence = await goOn(alternative, { ...pair(), text: sentences[index].source }, signal);
-  state.kept.set(index, alternative.prefix.trimStart());
-  const { gap, after } = sentences[index];
-  [sentences[index], current] = [{ ...sentence, gap, after }, index];
-  const at = alternative.prefix.length;
+  state.kept.set(index, alternative.prefix);
+  [sentences[index], current] = [{ ...sentence, gap: sentences[index].gap }, index];
   render();
-  focusWord(index, at);
+  focusWord(index, alternative.prefix.length);
 });
 
 const pair = () => ({ source: state.source, target: state.target });
@@ -72,7 +70,7 @@ function typed() {
 function empty() {
   translate.cancel();
   sentences = [];
-  views.all.clear();
+  views.all.clear(state.least);
   views.mine.clear();
   render();
 }
@@ -106,10 +104,10 @@ function spell(sentence, index) {
 
 function wordButton(word, index, text) {
   const request = () => ({ ...pair(), text: sentences[index].source });
-  const kept = state.kept.get(index)?.length >= (word.from + word.text).trimStart().length;
+  const kept = word.pieces.length < (state.kept.get(index)?.length ?? 0);
   const button = element("button", {
     type: "button", class: kept ? "word kept" : "word", tabindex: -1, "aria-haspopup": "menu", "aria-expanded": "false",
-    "data-at": `${index}.${word.from.length}`,
+    "data-at": `${index}.${word.pieces.length}`,
     onclick: () => openChoices(button, word, request(), (one) => carryOn(index, one)),
     onfocus: () => select(index),
   }, text);
@@ -146,14 +144,14 @@ function gauges(sentence) {
   const most = (value) => found.reduce((a, b) => (Math.max(...b.tokens.map(value)) > Math.max(...a.tokens.map(value)) ? b : a), found[0]);
   const open = most((token) => token.ambiguity);
   const unsure = most((token) => token.doubt);
-  const others = open?.alternatives.length ? `, such as for “${open.text.trim()}”` : "; in this sentence hardly anywhere";
-  gauge("ambiguity", sentence.ambiguity.toFixed(1), (sentence.ambiguity - 1) / (MOST_AMBIGUOUS - 1),
-    `How many words would be right at a place, on average${others}.`);
-  gauge("doubt", percent(sentence.doubt), sentence.doubt,
-    `How likely no word at all is right at a place${unsure ? `; most of all at “${unsure.text.trim()}”` : ""}.`);
-  const sure = [`The model finds this translation ${percent(sentence.probability)} probable`];
+  const instead = open?.alternatives.slice(0, 2).map((one) => `“${shown(one)}”`).join(" or ");
+  gauge("ambiguity", sentence.ambiguity?.toFixed(1) ?? "–", (sentence.ambiguity - 1) / (MOST_AMBIGUOUS - 1),
+    `How many words would be right at a place, on average: ${instead ? `instead of “${open.text.trim()}” it could go on with ${instead}` : "in this sentence hardly more than one anywhere"}.`);
+  gauge("doubt", percent(sentence.doubt ?? 0), sentence.doubt,
+    `How likely it is that no word at all is right, at the worst place: here at “${unsure?.text.trim() ?? "…"}”.`);
+  const sure = [sentence.finished ? `The model finds this translation ${percent(sentence.probability)} probable`
+    : "The translation broke off at the longest length that the model tries"];
   if (sentence.confidence !== null) sure.push(`; such translations are acceptable in ${percent(sentence.confidence)} of cases`);
-  if (!sentence.finished) sure.push("; it broke off at the longest length that it tries");
   $("#sure").textContent = `${sure.join("")}.`;
 }
 
@@ -182,7 +180,7 @@ function showView() {
   const sentence = sentences[current];
   const request = sentence && { ...pair(), text: sentence.source };
   if (state.view === "twins") views.twins.show(state.tea);
-  else if (!sentence) views[state.view].clear();
+  else if (!sentence) views[state.view].clear(state.least);
   else views[state.view].show(request, state.view === "all" ? state.least : state.mine);
 }
 

@@ -4,7 +4,7 @@ export const state = {
   source: "",
   target: "",
   text: "",
-  /** The beginning that the user fixed, by the number of the sentence. */
+  /** The pieces of the beginning that the user fixed, by the number of the sentence. */
   kept: new Map(),
   view: "all",
   least: 0.1,
@@ -21,16 +21,16 @@ export function readAddress() {
   if (least > 0 && least < 1) state.least = least;
   [state.source, state.target] = [given.get("from") ?? state.source, given.get("to") ?? state.target];
   state.kept = new Map(given.getAll("keep").map((one) => {
-    const [, number, prefix] = one.match(/^(\d+)\.(.*)$/s) ?? [];
+    const [number, ...prefix] = one.split(" ");
     return [Number(number), prefix];
-  }).filter(([, prefix]) => prefix));
+  }).filter(([number, prefix]) => number >= 0 && prefix.length));
 }
 
 /** Write it; going back in the browser leaves the page, as people expect who only typed. */
 export function writeAddress() {
   const named = new URLSearchParams({ from: state.source, to: state.target });
   if (state.text) named.set("text", state.text);
-  for (const [number, prefix] of state.kept) named.append("keep", `${number}.${prefix}`);
+  for (const [number, prefix] of state.kept) named.append("keep", [number, ...prefix].join(" "));
   named.set("view", state.view);
   if (state.view === "all") named.set("least", state.least);
   if (state.view === "mine" && state.mine) named.set("mine", state.mine);

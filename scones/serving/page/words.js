@@ -11,7 +11,7 @@ export const cut = (text) => text.match(WORDS) ?? [];
 
 /**
  * Group the tokens of a sentence into words: `text`, `tokens`, `probability`, and the words that
- * could stand there instead, each with the `prefix` of the sentence that ends with it.
+ * could stand there instead, each with the pieces of the sentence that ends with it (`prefix`).
  */
 export function words(tokens) {
   const pieces = tokens.filter((token) => token.piece !== END);
@@ -21,10 +21,10 @@ export function words(tokens) {
   const found = [];
   let before = "";
   let word = -1;
-  for (const token of pieces) {
+  for (const [index, token] of pieces.entries()) {
     let next = Math.max(word, 0);
     while (next < ends.length - 1 && before.length >= ends[next]) next += 1;
-    if (next !== word) found.push({ from: before, tokens: [] });
+    if (next !== word) found.push({ from: before, pieces: pieces.slice(0, index).map((one) => one.piece), tokens: [] });
     word = next;
     found.at(-1).tokens.push(token);
     before += token.text;
@@ -32,21 +32,23 @@ export function words(tokens) {
   return found.map(describe);
 }
 
-function describe({ from, tokens }) {
+function describe({ from, pieces, tokens }) {
   const text = tokens.map((token) => token.text).join("");
   const alternatives = new Map();
+  const before = [...pieces];
   let [head, certain] = ["", 1];
   for (const token of tokens) {
     for (const { piece, text: said, probability } of token.alternatives ?? []) {
-      const one = { from, start: head + said, prefix: from + head + said, probability: certain * probability };
+      const one = { from, start: head + said, prefix: [...before, piece], probability: certain * probability };
       const rival = alternatives.get(one.start);
       if (piece !== END && !(rival?.probability > one.probability)) alternatives.set(one.start, one);
     }
     head += token.text;
+    before.push(token.piece);
     certain *= token.probability;
   }
   const sorted = [...alternatives.values()].sort((a, b) => b.probability - a.probability);
-  return { text, from, tokens, probability: certain, alternatives: sorted.slice(0, MOST) };
+  return { text, from, pieces, tokens, probability: certain, alternatives: sorted.slice(0, MOST) };
 }
 
 /** The text of a word as it is known so far: its first piece may be half of it. */
@@ -54,11 +56,11 @@ export const shown = ({ start, whole }) => whole ?? `${start.trim()}…`;
 
 /** Let the model go on behind an alternative: gives the whole sentence, and tells its whole word. */
 export async function goOn(alternative, request, signal) {
-  const prefix = alternative.prefix.trimStart();
+  const { from, start, prefix } = alternative;
   const { sentence } = (alternative.reply ??= await ask("v1/continue", { ...request, prefix }, signal));
   const said = sentence.tokens.map((token) => token.text).join("");
   let end = 0;
-  for (const word of cut(said)) if (end < alternative.prefix.length) end += word.length;
-  alternative.whole = said.slice(alternative.from.length, end).trim();
+  for (const word of cut(said)) if (end < (from + start).length) end += word.length;
+  alternative.whole = said.slice(from.length, end).trim();
   return sentence;
 }
