@@ -18,6 +18,7 @@ from scones.processes import Processes
 from scones.search.lattice import Lattice
 from scones.search.options import LENGTH_PENALTY
 from scones.search.positions import Position, positions
+from scones.search.prefix import Given, Prefix, Prefixes
 from scones.search.searcher import (
     Hypothesis,
     Searcher,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     import torch
 
     from scones.model.transformer import Transformer
+    from scones.search.engine import BatchSearcher
     from scones.search.exact import Expander
     from scones.search.frontier import Certificate, ExactOptions
     from scones.search.shortlist import Shortlist
@@ -336,6 +338,7 @@ class Translator:
         threshold: float = 0.1,
         max_states: int = 1_000_000,
         max_seconds: float | None = None,
+        prefix: Given | Sequence[Given] | None = None,
     ) -> list[list[Translation]]:
         """Translate sentences: a list for each, of up to `n_best` translations, the best first.
 
@@ -352,6 +355,10 @@ class Translator:
         two with a warning, which a translation gets too that was cut at its own limit;
         `first_number` is what such messages call the first sentence. An empty sentence gets an
         empty translation.
+
+        Translations begin with the `prefix`: a text for all sentences, or for each a text or a
+        tuple of pieces. The last word of a text may go on, unless a space stands behind it
+        (`scones.search.prefix`). PyTorch searches then, in this process alone.
         """
         _check_choice("search", search, Search)
         if search == "exact" or search == "all":
@@ -365,7 +372,9 @@ class Translator:
                 max_states=max_states,
                 max_seconds=max_seconds,
             )
-            exactly = dict(self.exact(sentences, options, beam_size, too_long, first_number))
+            exactly = dict(
+                self.exact(sentences, options, beam_size, too_long, first_number, prefix=prefix)
+            )
             return [exactly[index].translations for index in range(len(sentences))]
         if length_penalty is None:
             length_penalty = LENGTH_PENALTY
@@ -374,7 +383,8 @@ class Translator:
         )
         ids = self._encode(sentences, too_long, first_number)
         real = [index for index, tokens in enumerate(ids) if tokens]
-        found = self._searcher.search([ids[index] for index in real], plainly)
+        sources = [ids[index] for index in real]
+        found = self._found(sources, plainly, self._prefixes(prefix, sentences, ids, real))
         # Empty sentences never reach a model: what it would make of them is not defined.
         results = [[Translation("", (), None, None)] for _ in sentences]
         texts = iter(self.subwords.decode([one.tokens for several in found for one in several]))
@@ -391,12 +401,14 @@ class Translator:
         too_long: TooLong = "error",
         first_number: int = 1,
         known: Sequence[Sequence[Any]] = (),
+        prefix: Given | Sequence[Given] | None = None,
     ) -> Iterator[tuple[int, ExactTranslations]]:
         """Search exactly: the number of each sentence, from 0, and its result, as they are done.
 
         A beam search of `beam_size` gives the bounds to begin with, and so do translations of each
         sentence that are `known` otherwise: what has `tokens`, and a `log_prob` unless cut. Whoever
-        stops listening keeps what was given so far.
+        stops listening keeps what was given so far. The `prefix` is that of `translate`; what is
+        found and proved is so of the translations that begin with it.
         """
         if self._weights is None:
             raise SconesError("An export for CTranslate2 knows no exact search; use the model.")
@@ -416,8 +428,9 @@ class Translator:
         beams = SearchOptions("beam", width, options.n_best, max_memory=options.max_memory)
         longest = self._sizes.max_length
         limits = [length_limit(len(source) + 1, longest) for source in sources]
+        prefixes = self._prefixes(prefix, sentences, ids, real)
         with encoding_once(self._weights.fastest):
-            first = self._searcher.search(sources, beams)
+            first = self._found(sources, beams, prefixes)
             for hypotheses, index in zip(first, real if known else (), strict=False):
                 for one in known[index]:
                     if one.log_prob is not None and one.tokens is not None:
@@ -432,11 +445,57 @@ class Translator:
                 options,
                 began=began,
                 spelling=self.subwords.text,
+                prefixes=prefixes,
             ):
                 texts = self.subwords.decode([one.tokens for one in found.hypotheses])
                 number = first_number + real[index]
                 translations = self._translations(found.hypotheses, texts, number)
                 yield real[index], ExactTranslations(translations, found.certificate)
+
+    def _found(
+        self, sources: Sources, options: SearchOptions, prefixes: Prefixes
+    ) -> list[list[Hypothesis]]:
+        if not prefixes:
+            return self._searcher.search(sources, options)
+        return self._step_by_step.search(sources, options, prefixes)
+
+    @cached_property
+    def _step_by_step(self) -> BatchSearcher:
+        """Knows prefixes, and runs everywhere."""
+        from scones.search.engine import BatchSearcher
+
+        if self._weights is None:
+            raise SconesError("An export for CTranslate2 knows no prefixes; use the model folder.")
+        return BatchSearcher(self._weights.fastest, self.output)
+
+    def _prefixes(
+        self,
+        given: Given | Sequence[Given] | None,
+        sentences: Sequence[str],
+        ids: Sources,
+        real: Sequence[int],
+    ) -> list[Prefix | None]:
+        """How the translations of `real` sentences have to begin; none at all for nothing."""
+        if not given:
+            return []
+        several = [given] * len(sentences) if isinstance(given, str) else given
+        if len(several) != len(sentences):
+            raise SconesError(
+                f"There are {len(several):,} prefixes for {len(sentences):,} sentences; give one "
+                "for each, or a single string for all."
+            )
+        if isinstance(self._searcher, AutoSearcher) and self._searcher.shortlist is not None:
+            raise SconesError("A shortlist may lack what a prefix asks for; leave out one of them.")
+        cut = {one: Prefix.of(one, self.subwords) for one in {several[index] for index in real}}
+        prefixes = [cut[several[index]] for index in real]
+        for index, prefix in zip(real, prefixes, strict=True):
+            limit = length_limit(len(ids[index]) + 1, self._sizes.max_length)
+            if prefix is not None and len(prefix.path) >= limit:
+                raise SconesError(
+                    f"{several[index]!r}, a prefix, has {len(prefix.path)} pieces, but with its "
+                    f"end the translation of {sentences[index]!r} has {limit} at most; shorten it."
+                )
+        return prefixes
 
     @cached_property
     def _expander(self) -> Expander:

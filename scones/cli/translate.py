@@ -41,6 +41,11 @@ class Translate(TranslatingFlags, SearchFlags, VerifyFlag, JsonFlag):
         "A file of scones shortlist: only the pieces listed for a sentence are computed. Their "
         "scores stay exact under SCONES; under softmax they share all the probability.",
     )
+    prefix: str | None = option(
+        None,
+        "What every translation begins with; its last word may go on, unless a space follows.",
+        metavar="TEXT",
+    )
     threshold: float = option(0.1, "The least probability of a translation (all).", above=0, most=1)
 
     @property
@@ -62,6 +67,7 @@ def translate(options: Translate) -> None:
         scones translate runs/de-en --search beam --n-best 5 < input.de
         scones translate runs/de-en --json < input.de > output.jsonl
         scones translate runs/de-en --search all --threshold 0.2 < input.de
+        scones translate pocket-de-en --prefix "I am sor" <<< "Es tut mir leid."
         torchrun --nproc-per-node 4 -m scones translate runs/de-en < input.de
     """
     from scones.processes import connected
@@ -126,7 +132,14 @@ def _found(
         limits = options.exact_options(
             options.n_best, options.threshold if options.search == "all" else None
         )
-        exact = translator.exact(texts, limits, options.beam_size, options.too_long, first_number)
+        exact = translator.exact(
+            texts,
+            limits,
+            options.beam_size,
+            options.too_long,
+            first_number,
+            prefix=options.prefix,
+        )
         for index, result in in_order(exact):
             known: dict[str, Any] = {}
             if options.as_json:
@@ -144,6 +157,7 @@ def _found(
         max_tokens=options.max_tokens,
         too_long=options.too_long,
         first_number=first_number,
+        prefix=options.prefix,
     )
     for index, translations in enumerate(results):
         yield index, translations, {}

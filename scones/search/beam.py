@@ -13,17 +13,21 @@ n translations wanted.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
 
 from scones.outputs import OutputLayer
 from scones.search.greedy import S, Stepper, should_leave
+from scones.search.prefix import Followers, Prefixes
 from scones.search.searcher import Hypothesis, SearchOptions
 from scones.text import END, PAD
 
 _NEVER = float("-inf")
+NOTHING: Mapping[int, Sequence[int]] = MappingProxyType({})
 
 
 @torch.inference_mode()
@@ -36,12 +40,14 @@ def beam_search(
     n_best: int = 1,
     length_penalty: float = 0.0,
     end: int = END,
+    prefixes: Prefixes = (),
 ) -> list[list[Hypothesis]]:
     """Translate a batch; each sentence gets up to `n_best` translations, the best first.
 
     `length_penalty` p ranks finished translations by log-probability / length**p; 0, the default,
     ranks by log-probability alone. A sentence with no finished translation within its limit gets
-    its best unfinished one. `end` is the model's id of the end of sentence.
+    its best unfinished one. `end` is the model's id of the end of sentence. Where there are
+    `prefixes`, translations begin with them.
     """
     SearchOptions("beam", beam_size, n_best, length_penalty)  # refuses what has no meaning
     sentences, longest = source_BS.size(0), int(limits_B.max())
@@ -55,12 +61,17 @@ def beam_search(
     scores_Ak[:, 0] = 0.0  # at first all rows of a sentence are the same: one of them counts
     tokens_N = torch.full((sentences * beam_size,), PAD, device=device)
     done_A = torch.zeros(sentences, dtype=torch.bool, device=device)
+    followers = Followers(prefixes, beam_size)
     for position in range(longest):
-        candidates = Candidates.of(output, model.step(state, tokens_N), scores_Ak, end)
+        allowed = followers.allowed(position)
+        logits_NV = model.step(state, tokens_N)
+        candidates = Candidates.of(output, logits_NV, scores_Ak, end, allowed)
         positions_A = torch.full_like(active_A, position)
         finished.offer(active_A, positions_A, candidates, beam_size, length_penalty)
         chosen = candidates.going_on(beam_size)
         history.write(active_A, positions_A, chosen)
+        if allowed:
+            followers.go_on(position, chosen.parents.tolist(), chosen.tokens.tolist())
         scores_Ak, tokens_N = chosen.totals, chosen.tokens.flatten()
         if beam_size > 1:
             state.reorder(chosen.rows())
@@ -75,6 +86,8 @@ def beam_search(
             if staying.numel() == 0:
                 break
             state.keep(staying)
+            if prefixes:
+                followers.keep(staying.tolist())
             active_A, scores_Ak, done_A = active_A[staying], scores_Ak[staying], done_A[staying]
             tokens_N = tokens_N.view(-1, beam_size)[staying].flatten()
     return read_out(history, finished, limits_B)
@@ -96,12 +109,29 @@ class Candidates:
     """The token that ends a sentence."""
 
     @classmethod
-    def of(cls, output: OutputLayer, logits_NV: Tensor, scores_Ak: Tensor, end: int) -> Candidates:
-        """The best continuations of hypotheses with these scores."""
+    def of(
+        cls,
+        output: OutputLayer,
+        logits_NV: Tensor,
+        scores_Ak: Tensor,
+        end: int,
+        allowed: Mapping[int, Sequence[int]] = NOTHING,
+    ) -> Candidates:
+        """The best continuations of hypotheses with these scores.
+
+        Of some rows only the `allowed` tokens may be taken.
+        """
         sentences, beam_size = scores_Ak.shape
         # k + 1 a row: should one of them be the end of sentence, k are left to go on.
         width = min(beam_size + 1, logits_NV.size(-1))
         terms_Nw, tokens_Nw = output.best(logits_NV, width)
+        for row, tokens in allowed.items():
+            tokens_a = torch.tensor(tokens, device=logits_NV.device)
+            terms_a = output.log_scores(logits_NV[row : row + 1])[0, tokens_a]
+            best_b, order_b = terms_a.topk(min(width, len(tokens)))
+            terms_Nw[row] = _NEVER
+            terms_Nw[row, : len(best_b)] = best_b.to(terms_Nw.dtype)
+            tokens_Nw[row, : len(best_b)] = tokens_a[order_b]
         # Added up in float64: over a long sentence float32 would lose what tells two beams apart.
         totals_Nw = scores_Ak.reshape(-1, 1) + terms_Nw.double()
         # Up to k of them may be ends of sentence, which leaves k that go on.

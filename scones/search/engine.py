@@ -18,6 +18,7 @@ from scones.outputs import OutputLayer
 from scones.processes import Processes
 from scones.search.beam import beam_search
 from scones.search.greedy import Stepper, greedy_stream
+from scones.search.prefix import Prefixes
 from scones.search.searcher import (
     Hypothesis,
     Searcher,
@@ -87,7 +88,10 @@ class BatchSearcher:
     weights.
     """
 
-    def search(self, sources: Sources, options: SearchOptions) -> list[list[Hypothesis]]:
+    def search(
+        self, sources: Sources, options: SearchOptions, prefixes: Prefixes = ()
+    ) -> list[list[Hypothesis]]:
+        """As every searcher does; where there are `prefixes`, translations begin with them."""
         most, room = (options.max_tokens or _MOST_TOKENS) // options.beams, 0
         if self.joined:
             most = min(options.max_tokens or _JOINED_TOKENS, _JOINED_TOKENS) // options.beams
@@ -98,24 +102,33 @@ class BatchSearcher:
         # A generator: on a GPU the sources of all batches at once would take memory for nothing.
         batches = (self._tensors([sources[index] for index in batch]) for batch in plan)
         results: list[list[Hypothesis]] = [[] for _ in sources]
-        for batch, found in zip(plan, self._search(batches, room, options), strict=True):
+        fixed = [[prefixes[index] for index in batch] if prefixes else [] for batch in plan]
+        for batch, found in zip(plan, self._search(batches, room, options, fixed), strict=True):
             for index, hypotheses in zip(batch, found, strict=True):
                 results[index] = hypotheses
         return results
 
     def _search(
-        self, batches: Iterable[tuple[Tensor, Tensor]], room: int, options: SearchOptions
+        self,
+        batches: Iterable[tuple[Tensor, Tensor]],
+        room: int,
+        options: SearchOptions,
+        fixed: Sequence[Prefixes],
     ) -> list[list[list[Hypothesis]]]:
         stepper: Stepper[Any] = self.model
         if self.shortlist is not None:
             stepper = Shortlisted(self.model, self.shortlist)
         if options.search == "greedy":
-            single = greedy_stream(stepper, self.output, batches, room, options.scores)
+            single = greedy_stream(
+                stepper, self.output, batches, room, options.scores, prefixes=fixed
+            )
             return [[[hypothesis] for hypothesis in batch] for batch in single]
         beam, n_best, penalty = options.beam_size, options.n_best, options.length_penalty
         return [
-            beam_search(stepper, self.output, source_BS, limits_B, beam, n_best, penalty)
-            for source_BS, limits_B in batches
+            beam_search(
+                stepper, self.output, source_BS, limits_B, beam, n_best, penalty, prefixes=prefixes
+            )
+            for (source_BS, limits_B), prefixes in zip(batches, fixed, strict=True)
         ]
 
     def _tensors(self, sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

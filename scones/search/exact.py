@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Protocol, TypeVar
 
 import torch
@@ -36,6 +36,7 @@ from scones.search.frontier import (
     Stack,
     Tree,
 )
+from scones.search.prefix import Prefixes as Beginnings
 from scones.search.searcher import Hypothesis, chunks
 from scones.text import END, PAD
 
@@ -91,12 +92,14 @@ def exact_search(
     options: ExactOptions,
     began: float | None = None,
     spelling: Spelling = tuple,
+    prefixes: Beginnings = (),
 ) -> Iterator[tuple[int, ExactResult]]:
     """Search sentences, given as ids without their ends; gives each as soon as it is done.
 
     `limits` bounds each translation's tokens, its end included. `first` is what a beam search
     found: the bounds to begin with. The time that is limited began at `began` (`time.monotonic`),
     or does now. Of ids whose `spelling` is the same, the best alone count towards the n best.
+    Where there are `prefixes`, translations begin with them.
     """
     began = time.monotonic() if began is None else began
     deadline = math.inf if options.max_seconds is None else began + options.max_seconds
@@ -121,6 +124,7 @@ def exact_search(
             held,
             deadline,
             spelling,
+            [prefixes[index] for index in group] if prefixes else (),
         )
         for index, result in search.run():
             yield group[index], result
@@ -162,6 +166,7 @@ class _Search:
         held: int,
         deadline: float,
         spelling: Spelling,
+        prefixes: Beginnings,
     ) -> None:
         self._expander, self._output = expander, output
         self._deadline = deadline
@@ -181,6 +186,9 @@ class _Search:
         roots = Prefixes.roots(len(sources), PAD, device)
         self._stack = Stack(roots, max(len(sources), share // BYTES_A_PREFIX))
         self._limits_N = torch.tensor(limits, dtype=torch.int32, device=device)
+        self._prefixes = prefixes
+        fixed = [len(prefix.allowed) if prefix else 0 for prefix in prefixes]
+        self._fixed_N = torch.tensor(fixed, dtype=torch.int32, device=device)
         number_format = str(expander.precision).removeprefix("torch.")
         arithmetic = getattr(expander, "arithmetic", number_format)
         tolerance = TOLERANCE[expander.precision]
@@ -247,19 +255,43 @@ class _Search:
             depths_R,
             prefixes.sentences.long(),
         )
+        allowed = self._allowed(prefixes, rows_R, depths_R)
         # Translations come before children: they raise the bounds that children have to pass.
         ends_R = self._output.scores_of(logits_RV, torch.full_like(rows_R, END))
+        ends_R[[row for row, tokens in allowed.items() if END not in tokens]] = _NEVER
         self._finish(prefixes, rows_R, depths_R, ends_R)
         # A child would be at depth + 1, and its end of sentence one token further.
         full_R = depths_R + 2 > self._limits_N[prefixes.sentences]
         self._note_too_long(prefixes[full_R], logits_RV[full_R])
-        children = self._children(prefixes, rows_R, logits_RV, ~full_R)
+        children = self._children(prefixes, rows_R, logits_RV, ~full_R, allowed)
         while len(children) and len(self._stack) + len(children) > self._stack.most:
             children = self._stop_largest(children)
         self._stack.push(children)
 
+    def _allowed(
+        self, prefixes: Prefixes, rows_R: Tensor, depths_R: Tensor
+    ) -> dict[int, tuple[int, ...]]:
+        """What may follow those that are still what their sentence has to begin with."""
+        if not self._prefixes:
+            return {}
+        near = (depths_R < self._fixed_N[prefixes.sentences]).nonzero().squeeze(1)
+        if len(near) == 0:
+            return {}
+        sentences, read = prefixes.sentences[near].tolist(), self._tree.read(rows_R[near])
+        found = {}
+        for row, sentence, (tokens, _) in zip(near.tolist(), sentences, read, strict=True):
+            prefix = self._prefixes[sentence]
+            if prefix is not None and (some := prefix.after(tokens)) is not None:
+                found[row] = some
+        return found
+
     def _children(
-        self, prefixes: Prefixes, rows_R: Tensor, logits_RV: Tensor, open_R: Tensor
+        self,
+        prefixes: Prefixes,
+        rows_R: Tensor,
+        logits_RV: Tensor,
+        open_R: Tensor,
+        allowed: Mapping[int, Sequence[int]],
     ) -> Prefixes:
         """The children that pass their sentence's bound, the best last."""
         # Compared in float32 first, a little too kindly, for there are many.
@@ -267,6 +299,8 @@ class _Search:
         room_R = (room_R - 1e-6 * (1 + room_R.abs())).masked_fill(~open_R, math.inf)
         parents, tokens, terms = self._output.above(logits_RV, room_R.float())
         going_on = tokens != END
+        for row, some in allowed.items():
+            going_on &= (parents != row) | torch.isin(tokens, tokens.new_tensor(some))
         parents, tokens, terms = parents[going_on], tokens[going_on], terms[going_on]
         children = Prefixes(
             prefixes.scores[parents] + terms.double(),
@@ -283,7 +317,7 @@ class _Search:
         scores_R = prefixes.scores + ends_R.double()
         # The empty translation is told about whatever it scores: certificates report its score.
         good_R = self._state.passes(scores_R, prefixes.sentences) | (depths_R == 0)
-        good = good_R.nonzero().squeeze(1)
+        good = (good_R & (ends_R > _NEVER)).nonzero().squeeze(1)
         if len(good) == 0:
             return
         columns = (prefixes.sentences, scores_R, ends_R)

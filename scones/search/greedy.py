@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import repeat, zip_longest
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
 
 from scones.outputs import OutputLayer
+from scones.search.prefix import Prefix, Prefixes
 from scones.search.searcher import Hypothesis, hypothesis
 from scones.text import END, PAD
 
@@ -65,6 +67,7 @@ def greedy_search(
     limits_B: Tensor,
     scores: bool = True,
     end: int = END,
+    prefixes: Prefixes = (),
 ) -> list[Hypothesis]:
     """Translate a batch greedily; `limits_B` is each sentence's longest translation in tokens.
 
@@ -72,7 +75,8 @@ def greedy_search(
     all unless `scores` asks for log-probabilities. `end` is the model's id of the end of sentence.
     """
     # A single batch: its state is never asked to join another.
-    (found,) = greedy_stream(model, output, [(source_BS, limits_B)], scores=scores, end=end)
+    batches = [(source_BS, limits_B)]
+    (found,) = greedy_stream(model, output, batches, scores=scores, end=end, prefixes=[prefixes])
     return found
 
 
@@ -84,6 +88,7 @@ def greedy_stream(
     room: int = 0,
     scores: bool = True,
     end: int = END,
+    prefixes: Iterable[Prefixes] = repeat(()),
 ) -> list[list[Hypothesis]]:
     """Translate batches (sources, limits), each as `greedy_search` does, by continuous batching.
 
@@ -92,10 +97,10 @@ def greedy_stream(
     """
     running: _Running[J] | None = None
     begun = []
-    for source_BS, limits_B in batches:
+    for (source_BS, limits_B), fixed in zip(batches, prefixes, strict=False):
         while running and running.sentences and running.size + source_BS.numel() > room:
             running.step()
-        new = _Running(model, output, source_BS, limits_B, scores, end)
+        new = _Running(model, output, source_BS, limits_B, scores, end, fixed)
         begun.append(new.sentences)
         if running and running.sentences:
             running.join(new)
@@ -117,6 +122,7 @@ class _Sentence:
     ids: list[int] = field(default_factory=list)
     log_probs: list[float] | None = None
     """None where nobody asked for scores."""
+    prefix: Prefix | None = None
     done: bool = False
 
     @property
@@ -139,6 +145,7 @@ class _Running(Generic[J]):
         limits_B: Tensor,
         scores: bool,
         end: int,
+        prefixes: Prefixes,
     ) -> None:
         self._model = model
         self._output = output
@@ -147,8 +154,8 @@ class _Running(Generic[J]):
         self.state = model.start(source_BS)
         self.tokens_A = torch.full((len(source_BS),), PAD, device=source_BS.device)
         self.sentences = [
-            _Sentence(source_BS.size(1), limit, log_probs=[] if scores else None)
-            for limit in limits_B.tolist()
+            _Sentence(source_BS.size(1), limit, log_probs=[] if scores else None, prefix=prefix)
+            for limit, prefix in zip_longest(limits_B.tolist(), prefixes)
         ]
 
     @property
@@ -164,7 +171,7 @@ class _Running(Generic[J]):
     def step(self) -> None:
         """Write one token of every sentence; now and then those that are done leave."""
         logits_AV = self._model.step(self.state, self.tokens_A)
-        self.tokens_A = self._output.best_token(logits_AV)
+        self.tokens_A = self._output.best_token(self._fixed(logits_AV))
         tokens = self.tokens_A.tolist()
         for sentence, token in zip(self.sentences, tokens, strict=True):
             # What a sentence still writes after its end is cut off when it is read out.
@@ -180,6 +187,17 @@ class _Running(Generic[J]):
         must_leave = any(sentence.full for sentence in self.sentences)
         if must_leave or should_leave(len(self.sentences) - len(staying), len(self.sentences)):
             self._keep(staying)
+
+    def _fixed(self, logits_AV: Tensor) -> Tensor:
+        """The logits, of which only what prefixes allow is left."""
+        fixed_AV = logits_AV
+        for row, sentence in enumerate(self.sentences):
+            allowed = sentence.prefix.after(sentence.ids) if sentence.prefix else None
+            if allowed is not None:
+                fixed_AV = logits_AV.clone() if fixed_AV is logits_AV else fixed_AV
+                fixed_AV[row] = float("-inf")
+                fixed_AV[row, allowed] = logits_AV[row, allowed]
+        return fixed_AV
 
     def _keep(self, staying: list[int]) -> None:
         self.sentences = [self.sentences[index] for index in staying]

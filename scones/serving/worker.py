@@ -150,6 +150,22 @@ class Models:
             for text, (first, *others), positions in zip(texts, found, known, strict=True)
         ]
 
+    def _continue(self, task: Task, items: Sequence[Item]) -> list[Json]:
+        translator, texts = self._translators[task.model], [item.text for item in items]
+        found = translator.translate(
+            texts,
+            task.search,
+            task.beam_size,
+            length_penalty=task.length_penalty,
+            prefix=[item.translation or "" for item in items],
+        )
+        pairs = [(text, one.text) for text, (one,) in zip(texts, found, strict=True)]
+        known = translator.positions(pairs, task.share or 1)
+        return [
+            sentence(text, one, positions)
+            for text, (one,), positions in zip(texts, found, known, strict=True)
+        ]
+
     def _score(self, task: Task, items: Sequence[Item]) -> list[Json]:
         translator = self._translators[task.model]
         pairs = [(item.text, str(item.translation)) for item in items]
@@ -171,5 +187,5 @@ class Models:
             max_seconds=task.max_seconds,
             max_memory=task.max_memory,
         )
-        ((_, found),) = translator.exact([item.text], options)
+        ((_, found),) = translator.exact([item.text], options, prefix=[item.translation or ""])
         return [alternatives(found, task.most)]
