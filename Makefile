@@ -4,6 +4,7 @@
 #   make compare   train and compare two small models on the built-in corpus
 #   make test      linter, types and the tests that take seconds
 #   make test-all  all tests, the long ones too: every write broken, torchrun, whole runs
+#   make page      a page in the browser, and the API, with the small models that come along
 #   make report    the paper's tables and figures, from the results that are stored here
 
 PYTHON ?= python3
@@ -13,10 +14,13 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint const
 
 export PYTHONDONTWRITEBYTECODE ?= 1
 
-.PHONY: demo compare report test test-all lint types pytest pytest-all bench wheel clean
+.PHONY: demo page compare report test test-all lint types pytest pytest-all bench wheel clean
 
 demo: $(VENV)/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash recipes/demo.sh
+
+page: $(VENV)/.installed-serve
+	$(BIN)/scones serve pocket-de-en pocket-en-de
 
 compare: $(VENV)/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash recipes/compare.sh
@@ -38,7 +42,8 @@ types: $(VENV)/.installed-dev
 pytest: $(VENV)/.installed-dev
 	$(BIN)/pytest -m "not slow"
 
-pytest-all: $(VENV)/.installed-dev $(VENV)/.installed-replication
+pytest-all: $(VENV)/.installed-dev $(VENV)/.installed-replication $(VENV)/.installed-serve
+	$(PIP) schemathesis libretranslatepy
 	$(BIN)/pytest
 
 # What this machine can measure. Real text is read from the folder named by SCONES_DATA
@@ -87,4 +92,9 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 $(VENV)/.installed-replication: $(VENV)/.installed
 	@echo "Installing what the paper's report needs into $(VENV) …"
 	$(PIP) --editable '.[replication]'
+	touch $@
+
+$(VENV)/.installed-serve: $(VENV)/.installed
+	@echo "Installing what the server needs into $(VENV) …"
+	$(PIP) --editable '.[serve]'
 	touch $@

@@ -1,8 +1,19 @@
 """SCONES: translation models that can say that more than one answer is right.
 
-The names below are the public surface; they are imported when first used, so that
-`import scones` and `scones --help` cost nothing.
+    import scones
+    translator = scones.load("pocket-de-en")  # comes along; or the folder of a model of yours
+    print(translator.translate(["Guten Morgen."])[0][0].text)
+    print(translator.translate(["Guten Tag. Wie geht es Ihnen?"], split=True)[0][0].text)
+    for found in translator.translate(["Es tut mir leid."], search="all")[0]:
+        print(found.probability, found.text)
+    print(translator.score([("Guten Morgen.", "Good morning.")]))  # log-probabilities
+
+`help(scones.Translator)` tells the rest, `scones --help` the commands. The losses are for models of
+your own: `scones.scones_loss(logits, targets, alpha=0.5)`.
 """
+
+# The names below are the public surface. They are imported when first used, so that `import scones`
+# and `scones --help` cost nothing.
 
 from __future__ import annotations
 
@@ -53,3 +64,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'scones' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

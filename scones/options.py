@@ -54,6 +54,7 @@ def option(
     above: float | None = None,
     below: float | None = None,
     shared: bool = False,
+    only: tuple[str, ...] = (),
 ) -> Any:
     """A dataclass field with its default, its help text and its bounds; a list default is copied.
 
@@ -61,11 +62,13 @@ def option(
     `flags` are its names on the command line where they are not `--field-name`, or for a bool
     `--field-name/--no-field-name`. `values` are offered, but others are taken too; a field that
     takes nothing else has a `Literal` type. What is `shared` by many commands stands last in
-    `--help`.
+    `--help`. A flag that means something for some values of another field alone names that field
+    and those values in `only`.
     """
     bounds = {"least": least, "most": most, "above": above, "below": below}
     metadata: dict[str, Any] = {"help": help, "group": group, "bounds": bounds}
     metadata |= {"flags": flags, "metavar": metavar, "values": values, "shared": shared}
+    metadata["only"] = only
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -74,6 +77,8 @@ def option(
 def argument(help: str, metavar: str, default: Any = REQUIRED) -> Any:
     """A dataclass field that stands on the command line without a flag; a list takes them all."""
     metadata = {"help": help, "metavar": metavar, "positional": True}
+    if isinstance(default, list):
+        return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
 
 

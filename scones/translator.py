@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
@@ -18,7 +19,7 @@ from scones.processes import Processes
 from scones.search.lattice import Lattice
 from scones.search.options import LENGTH_PENALTY
 from scones.search.positions import Position, positions
-from scones.search.prefix import Given, Prefix, Prefixes
+from scones.search.prefix import Given, Prefix, Prefixes, shown
 from scones.search.searcher import (
     Hypothesis,
     Searcher,
@@ -27,6 +28,7 @@ from scones.search.searcher import (
     batches_by_length,
     length_limit,
 )
+from scones.text.sentences import split_sentences
 
 # PyTorch, and whatever imports it, is imported where it is used: a model that CTranslate2 runs
 # starts, and translates, without it.
@@ -52,11 +54,11 @@ _POSITIONS = 512
 
 
 class TooLongError(SconesError):
-    """A sentence beyond the model's limit; `index` says which of those given."""
+    """A sentence beyond the model's limit; `number` says which of those given."""
 
-    def __init__(self, sentence: str, index: int) -> None:
+    def __init__(self, sentence: str, number: int) -> None:
         super().__init__(sentence)
-        self.index = index
+        self.number = number
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,34 @@ class Translation:
     def probability(self) -> float | None:
         """The probability itself."""
         return None if self.log_prob is None else math.exp(self.log_prob)
+
+
+_NOTHING = Translation("", (), None, None)
+"""What becomes of an empty sentence."""
+
+
+def _joined(parts: Sequence[tuple[str, Translation]]) -> Translation:
+    """The translation of a text from its sentences, as they stand there, and theirs.
+
+    An end of sentence between two of them is a token like any other.
+    """
+    if not parts:
+        return _NOTHING
+    texts, tokens, found = [], [], [translation for _, translation in parts]
+    for sentence, one in parts:
+        before, _, after = sentence.partition(sentence.strip())
+        texts.append(before + one.text + after)
+        tokens += [*one.tokens, *["</s>"] * one.finished]
+    log_probs = [one.log_prob for one in found if one.log_prob is not None]
+    terms = [one.token_log_probs for one in found if one.token_log_probs is not None]
+    return Translation(
+        "".join(texts),
+        tuple(tokens[: len(tokens) - found[-1].finished]),
+        math.fsum(log_probs) if len(log_probs) == len(found) else None,
+        tuple(chain.from_iterable(terms)) if len(terms) == len(found) else None,
+        all(one.finished for one in found),
+        math.prod(one.segmentations for one in found),
+    )
 
 
 @dataclass(frozen=True)
@@ -149,6 +179,11 @@ def load(
     weights = Weights(opened, device, "bf16" if precision == "bf16" else "float32", in_int8)
     chosen = _choose_searcher(weights, precision, engine, shortlist)
     return Translator(opened, chosen, weights)
+
+
+def _check_list(sentences: Sequence[str]) -> None:
+    if isinstance(sentences, str):
+        raise SconesError("Give a list of sentences, not one string.")
 
 
 def _check_choice(name: str, value: str, choices: Any) -> None:
@@ -278,6 +313,7 @@ class Translator:
         self, opened: OpenedFolder, searcher: Searcher, weights: Weights | None = None
     ) -> None:
         """Whoever has no `weights` for PyTorch has an export."""
+        self.name = opened.facts.name or opened.config.folder.name
         self.output = opened.output
         self.subwords = opened.vocabulary
         self.source_language = opened.facts.source_language
@@ -285,6 +321,13 @@ class Translator:
         self._sizes = opened.sizes
         self._searcher = searcher
         self._weights = weights
+
+    def __repr__(self) -> str:
+        sizes, direction = self._sizes, f"{self.source_language} → {self.target_language}"
+        return (
+            f"<scones.Translator {self.name}: {direction}, {self.output}, {len(self.subwords):,} "
+            f"pieces, {sizes.encoder_layers}+{sizes.decoder_layers} layers of {sizes.size}>"
+        )
 
     @cached_property
     def model(self) -> Transformer:
@@ -338,6 +381,7 @@ class Translator:
         threshold: float = 0.1,
         max_states: int = 1_000_000,
         max_seconds: float | None = None,
+        split: bool = False,
         prefix: Given | Sequence[Given] | None = None,
     ) -> list[list[Translation]]:
         """Translate sentences: a list for each, of up to `n_best` translations, the best first.
@@ -356,11 +400,22 @@ class Translator:
         `first_number` is what such messages call the first sentence. An empty sentence gets an
         empty translation.
 
+        With `split` a text of several sentences is translated in sentences, greedily or by a beam,
+        and the best of each are put together with the white space that was between them. The text
+        has the product of their probabilities: all have to be right.
+
         Translations begin with the `prefix`: a text for all sentences, or for each a text or a
         tuple of pieces. The last word of a text may go on, unless a space stands behind it
         (`scones.search.prefix`). PyTorch searches then, in this process alone.
         """
         _check_choice("search", search, Search)
+        if split and (search not in ("greedy", "beam") or n_best != 1):
+            raise SconesError(
+                "One translation alone can be put together from sentences, by greedy or beam "
+                "search; leave out split=True, or ask for one."
+            )
+        if split and prefix:
+            raise SconesError("A prefix is that of one sentence; leave out split=True.")
         if search == "exact" or search == "all":
             if length_penalty:
                 raise SconesError("Exact search ranks by probability; leave out length_penalty.")
@@ -381,16 +436,45 @@ class Translator:
         plainly = SearchOptions(
             search, beam_size, n_best, length_penalty, max_tokens=max_tokens, scores=scores
         )
-        ids = self._encode(sentences, too_long, first_number)
+        numbers = range(first_number, first_number + len(sentences))
+        if split:
+            return self._put_together(sentences, plainly, too_long, numbers)
+        return self._searched(sentences, plainly, too_long, numbers, prefix)
+
+    def _put_together(
+        self,
+        texts: Sequence[str],
+        options: SearchOptions,
+        too_long: TooLong,
+        numbers: Sequence[int],
+    ) -> list[list[Translation]]:
+        """The translation of each text, made of those of its sentences."""
+        _check_list(texts)
+        parts = [split_sentences(text, self.source_language) for text in texts]
+        sentences = [part.strip() for several in parts for part in several]
+        theirs = [number for number, several in zip(numbers, parts, strict=True) for _ in several]
+        found = iter(self._searched(sentences, options, too_long, theirs))
+        return [[_joined([(part, next(found)[0]) for part in several])] for several in parts]
+
+    def _searched(
+        self,
+        sentences: Sequence[str],
+        options: SearchOptions,
+        too_long: TooLong,
+        numbers: Sequence[int],
+        prefix: Given | Sequence[Given] | None = None,
+    ) -> list[list[Translation]]:
+        """The translations of sentences that messages call by these numbers."""
+        ids = self._encode(sentences, too_long, numbers)
         real = [index for index, tokens in enumerate(ids) if tokens]
         sources = [ids[index] for index in real]
-        found = self._found(sources, plainly, self._prefixes(prefix, sentences, ids, real))
+        found = self._found(sources, options, self._prefixes(prefix, sentences, ids, real))
         # Empty sentences never reach a model: what it would make of them is not defined.
-        results = [[Translation("", (), None, None)] for _ in sentences]
+        results = [[_NOTHING] for _ in sentences]
         texts = iter(self.subwords.decode([one.tokens for several in found for one in several]))
         for index, hypotheses in zip(real, found, strict=True):
             spelled = [next(texts) for _ in hypotheses]
-            results[index] = self._translations(hypotheses, spelled, first_number + index)
+            results[index] = self._translations(hypotheses, spelled, numbers[index])
         return results
 
     def exact(
@@ -417,10 +501,11 @@ class Translator:
         from scones.search.frontier import ExactOptions
 
         options, began = options or ExactOptions(), time.monotonic()
-        ids = self._encode(sentences, too_long, first_number)
+        numbers = range(first_number, first_number + len(sentences))
+        ids = self._encode(sentences, too_long, numbers)
         for index, tokens in enumerate(ids):
             if not tokens:
-                yield index, ExactTranslations([Translation("", (), None, None)], None)
+                yield index, ExactTranslations([_NOTHING], None)
         real = [index for index, tokens in enumerate(ids) if tokens]
         sources = [ids[index] for index in real]
         # Exact search needs n_best bounds to begin with, so that the beam has to be as wide.
@@ -448,8 +533,7 @@ class Translator:
                 prefixes=prefixes,
             ):
                 texts = self.subwords.decode([one.tokens for one in found.hypotheses])
-                number = first_number + real[index]
-                translations = self._translations(found.hypotheses, texts, number)
+                translations = self._translations(found.hypotheses, texts, numbers[real[index]])
                 yield real[index], ExactTranslations(translations, found.certificate)
 
     def _found(
@@ -492,8 +576,8 @@ class Translator:
             limit = length_limit(len(ids[index]) + 1, self._sizes.max_length)
             if prefix is not None and len(prefix.path) >= limit:
                 raise SconesError(
-                    f"{several[index]!r}, a prefix, has {len(prefix.path)} pieces, but with its "
-                    f"end the translation of {sentences[index]!r} has {limit} at most; shorten it."
+                    f"The prefix {shown(several[index])} has {len(prefix.path)} pieces, and with "
+                    f"its end this sentence's translation may have {limit}; shorten it."
                 )
         return prefixes
 
@@ -561,22 +645,21 @@ class Translator:
         self,
         sentences: Sequence[str],
         too_long: TooLong = "error",
-        first_number: int = 1,
+        numbers: Sequence[int] | None = None,
         name: str = "Sentence",
     ) -> list[list[int]]:
-        if isinstance(sentences, str):
-            raise SconesError("Give a list of sentences, not one string.")
+        _check_list(sentences)
         _check_choice("too_long", too_long, TooLong)
         limit = self._sizes.max_length - 1  # the end of sentence takes a position too
         ids = self.subwords.encode(sentences)
         for index, tokens in enumerate(ids):
             if len(tokens) <= limit:
                 continue
-            number = first_number + index
+            number = index + 1 if numbers is None else numbers[index]
             fact = f"{name} {number} has {len(tokens):,} pieces and the model takes {limit:,}"
             if too_long == "error":
                 remedy = "split it, or let such sentences be cut or skipped (--too-long)"
-                raise TooLongError(f"{fact}; {remedy}.", index)
+                raise TooLongError(f"{fact}; {remedy}.", number)
             ids[index] = tokens[:limit] if too_long == "cut" else []
             logger.warning("%s: it is %s.", fact, "cut" if too_long == "cut" else "skipped")
         return ids

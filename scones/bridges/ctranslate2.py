@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from scones.cache import check_digests, made_once
-from scones.errors import SconesError
+from scones.errors import SconesError, optional_import
 from scones.hardware import threads
 from scones.model.config import ModelConfig, sinusoids
 from scones.model.folder import SUBWORDS, FolderConfig, OpenedFolder, Weights

@@ -16,7 +16,7 @@ import inspect
 import re
 import textwrap
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
@@ -80,10 +80,19 @@ class Flag:
         return self.field.metadata["flags"] or (usual,)
 
     @property
+    def written(self) -> str:
+        """The name that a message calls it."""
+        return self.field.metadata["metavar"] if self.is_argument else self.names[0].split("/")[0]
+
+    @property
+    def is_argument(self) -> bool:
+        return bool(self.field.metadata.get("positional"))
+
+    @property
     def rank(self) -> int:
         """Arguments stand first in `--help`, and what many commands have last."""
         about = self.field.metadata
-        return 0 if about.get("positional") else 2 if about["shared"] else 1
+        return 0 if self.is_argument else 2 if about["shared"] else 1
 
     def parameter(self) -> Any:
         """Make the parameter of the command."""
@@ -93,7 +102,7 @@ class Flag:
         required = alone and self.field.default is self.field.default_factory is REQUIRED
         default = ... if required else None
         info: Any
-        if about.get("positional"):
+        if self.is_argument:
             info = typer.Argument(default, metavar=about["metavar"], help=about["help"])
         else:
             choices = _choices(self.annotation) or about["values"]
@@ -118,13 +127,12 @@ class Flag:
 
     def problems(self, value: Any) -> list[str]:
         """What is wrong with a value that was given."""
-        if self.field.metadata.get("positional"):
+        if self.is_argument:
             return []
-        name = self.names[0].partition("/")[0]
         choices = _choices(self.annotation)
         if choices and value not in choices:
-            return [f"{name} must be one of {', '.join(choices)}, not {value}"]
-        return bounds_broken(self.field, value, name)
+            return [f"{self.written} must be one of {', '.join(choices)}, not {value}"]
+        return bounds_broken(self.field, value, self.written)
 
     def _metavar(self) -> str | None:
         """What stands for each value of a list, as Typer would write it of one alone."""
@@ -156,8 +164,8 @@ def flags_in(cls: type, heading: str | None = None, path: tuple[str, ...] = ()) 
             yield Flag(field, annotation, heading, here)
 
 
-def filled(cls: type, flags: Iterable[Flag], parsed: Mapping[str, Any]) -> Any:
-    """Fill a command's options with what was given; numbers out of bounds are refused."""
+def filled(cls: type, flags: Sequence[Flag], parsed: Mapping[str, Any]) -> Any:
+    """Fill a command's options with what was given, which has to make sense in itself."""
     given: dict[str, Any] = {}
     problems: list[str] = []
     for flag in flags:
@@ -166,7 +174,7 @@ def filled(cls: type, flags: Iterable[Flag], parsed: Mapping[str, Any]) -> Any:
             continue
         if isinstance(value, tuple):
             value = list(value)
-        problems += flag.problems(value)
+        problems += flag.problems(value) + _out_of_place(flag, flags, parsed)
         inside = given
         for name in flag.path[:-1]:
             inside = inside.setdefault(name, {})
@@ -179,6 +187,17 @@ def filled(cls: type, flags: Iterable[Flag], parsed: Mapping[str, Any]) -> Any:
         elif dataclass_in(annotation):
             given.setdefault(name, {})
     return from_section(cls, given, "The command line")
+
+
+def _out_of_place(flag: Flag, flags: Sequence[Flag], parsed: Mapping[str, Any]) -> list[str]:
+    """What is wrong with a flag that means nothing beside the value of another."""
+    name, *values = flag.field.metadata.get("only") or (None,)
+    for other in flags:
+        chosen = parsed[other.field.name] or other.field.default
+        if other.field.name == name and chosen not in values:
+            wanted = f"{other.written} {' or '.join(values)}"
+            return [f"{flag.written} goes with {wanted}, not {chosen}; leave out {flag.written}"]
+    return []
 
 
 def _choices(annotation: Any) -> tuple[str, ...]:
@@ -267,10 +286,29 @@ def _command(name: str, run: Callable[..., None], heading: str | None = None) ->
     flags = sorted(flags_in(cls), key=lambda flag: flag.rank)
 
     def call(**given: Any) -> None:
-        run(filled(cls, flags, given))
+        try:
+            run(filled(cls, flags, given))
+        except SconesError as mistake:
+            raise SconesError(_as_flags(str(mistake), flags)) from mistake
 
     parameters = [flag.parameter() for flag in flags]
     return Command(name, callback=call, params=parameters, rich_markup_mode=None, **about)
+
+
+def _as_flags(sentence: str, flags: Iterable[Flag]) -> str:
+    """A message of the package, which says `beam_size` and search='beam', as the user wrote it.
+
+    What stands in quotes, as the key of a recipe does, stays, and so does a part of a path. A name
+    of one word may be a word; a setting is known by its underscore.
+    """
+    for flag in flags:
+        if flag.is_argument:
+            continue
+        name = flag.field.name
+        sentence = re.sub(rf"\b{name}=(?:True|'(\w+)')", rf"{flag.written} \1", sentence)
+        if "_" in name:
+            sentence = re.sub(rf"(?<![\w'/.-]){name}(?!\w|[/.-]\w)", flag.written, sentence)
+    return sentence
 
 
 class Commands(Mapping[str, Any]):

@@ -90,7 +90,11 @@ class TranslatingFlags(DeviceFlag, ExactLimits):
         shared=True,
     )
     max_memory: float | None = option(
-        None, "Gigabytes that exact search may take beside the model.", above=0, most=1e9
+        None,
+        "Gigabytes that exact search may take beside the model.",
+        above=0,
+        most=1e9,
+        only=("search", "exact", "all"),
     )
 
     def exact_options(self, n_best: int = 1, threshold: float | None = None) -> ExactOptions:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from scones.cli.flags import JsonFlag, answer, progress, table
 from scones.errors import SconesError
@@ -61,6 +62,11 @@ class Prepare(JsonFlag):
     recipe: Path | None = option(
         None, "A TOML file whose section [prepare] gives what no flag gives."
     )
+    like: Path | None = option(
+        None,
+        "Take subwords and, unless they are given, languages of a model, to train it further.",
+        metavar="MODEL",
+    )
 
 
 def prepare(options: Prepare) -> None:
@@ -74,6 +80,7 @@ def prepare(options: Prepare) -> None:
         scones prepare store -s de -t en --tsv pairs.tsv.gz --pieces 8000 --json
         scones prepare store --recipe recipes/multi30k.toml --overwrite
         scones prepare en-de --reversed de-en
+        scones prepare shop --like pocket-de-en --tsv shop.tsv
     """
     from scones.text.prepare import prepare as prepare_store
 
@@ -81,6 +88,8 @@ def prepare(options: Prepare) -> None:
         _reverse(options.reversed_store, options)
         return
     section = load_recipe(options.recipe, "prepare")["prepare"]
+    if options.like is not None:
+        section = {**section, **_like(options.like, options.config.values)}
     config = options.config.over(section, f"{options.recipe or 'flags'}, section [prepare]")
     with progress("pairs") as show:
         report = prepare_store(config, options.store, show)
@@ -89,14 +98,28 @@ def prepare(options: Prepare) -> None:
         report.to_json(),
         table(*report.pair_table(), text=(0, 3), total=True),
         table(*report.stage_table(), total=True),
+        *report.notes,
     )
+
+
+def _like(model: Path, given: dict[str, Any]) -> dict[str, Any]:
+    """What a store shares with the one that a model was trained on."""
+    from scones.model.folder import SUBWORDS, FolderConfig
+
+    for name in given.keys() & {"pieces", "subwords"}:
+        raise SconesError(f"--like takes its subwords from {model}; leave out --{name}.")
+    config = FolderConfig.read(model)
+    languages = config.facts.source_language, config.facts.target_language
+    shared = {"subwords": config.folder / SUBWORDS}
+    return shared | dict(zip(("source_language", "target_language"), languages, strict=True))
 
 
 def _reverse(other: Path, options: Prepare) -> None:
     """Make the store of the other direction, which nothing but --overwrite goes with."""
     from scones.text.store import reverse_store
 
-    given = options.config.values | ({"recipe": options.recipe} if options.recipe else {})
+    given = dict(options.config.values)
+    given |= {name: True for name in ("recipe", "like") if getattr(options, name)}
     given |= given.pop("cleaning", {})
     overwrite = given.pop("overwrite", False)
     if given:

@@ -46,11 +46,25 @@ class Training(JsonFlag):
             output = {"label_smoothing": self.label_smoothing, **output}
         sections = load_recipe(self.recipe, "model", "output", "train")
         origin = self.recipe or "flags"
+        train = self.train.over(sections["train"], f"{origin} [train]")
+        if train.start_from is not None:
+            sections |= self._like(*_said_of(train.start_from, self.folder), sections)
         return Experiment(
             self.model.over(sections["model"], f"{origin} [model]"),
             _output_layer(sections["output"], layer, output, f"{origin} [output]"),
-            self.train.over(sections["train"], f"{origin} [train]"),
+            train,
         )
+
+    def _like(
+        self, sizes: dict[str, Any], layer: dict[str, Any], sections: dict[str, dict[str, Any]]
+    ) -> dict[str, dict[str, Any]]:
+        """The sections, where they say nothing as the model to start from has it."""
+        model, output = sections["model"], sections["output"]
+        if not {"preset", "layers"} & {*model, *self.model.values}:  # which stand for all sizes
+            model = {**sizes, **model}
+        if output.get("layer") in (None, layer["layer"]):
+            output = {**layer, **output}
+        return {"model": model, "output": output}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +103,7 @@ def train(options: Train) -> None:
         scones train store runs/de-en --preset small --max-minutes 60
         scones train store runs/softmax --output-layer softmax --max-steps 20000
         scones train store runs/tea --recipe recipes/creamtea.toml --seed 2
+        scones train shop runs/shop --start-from pocket-de-en --max-minutes 5
         torchrun --nproc-per-node 4 -m scones train store runs/de-en
     """
     from scones.processes import is_first
@@ -181,6 +196,20 @@ def describe(result: TrainResult, folder: Path) -> str:
         f"{folder}: {result.steps} steps in {result.seconds / 60:.1f} minutes, {best}{skipped} "
         f"({result.reason})."
     )
+
+
+def _said_of(start: Path, run: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Sizes and output layer of a model to start from, or of the run that has, when it goes on."""
+    from scones.files import read_json
+    from scones.model.folder import FolderConfig
+
+    if (record := run / "training" / "run.json").is_file():  # the model may be gone by now
+        begun = read_json(record)
+        return begun["model"], begun["output"]
+    config = FolderConfig.read(start)
+    sizes = dataclasses.asdict(config.sizes())
+    del sizes["vocabulary"]  # the store's
+    return sizes, config.facts.output
 
 
 def _output_layer(

@@ -1,4 +1,4 @@
-"""`scones translate`: standard input to standard output, line by line; and `scones score`."""
+"""`scones translate`: text in, line by line, translations out; and `scones score`."""
 
 from __future__ import annotations
 
@@ -26,6 +26,13 @@ class Translate(TranslatingFlags, SearchFlags, VerifyFlag, JsonFlag):
     """What `scones translate` takes."""
 
     model: Path = argument("A model folder, an export, or a pocket model's name.", "MODEL")
+    files: list[Path] = argument("Text, also compressed; standard input without any.", "FILE", [])
+    split: bool | None = option(
+        None,
+        "Translate each sentence of a line by itself; by default wherever one translation is "
+        "wanted, by greedy or beam search.",
+        only=("search", "greedy", "beam"),
+    )
     chunk: int = option(2000, "Lines to read ahead and sort by length.", least=1)
     engine: Literal["auto", "torch", "ctranslate2"] = option(
         "auto", "What searches; auto: the fastest that gives the model's own output."
@@ -40,30 +47,44 @@ class Translate(TranslatingFlags, SearchFlags, VerifyFlag, JsonFlag):
         None,
         "A file of scones shortlist: only the pieces listed for a sentence are computed. Their "
         "scores stay exact under SCONES; under softmax they share all the probability.",
+        only=("search", "greedy", "beam"),
+    )
+    threshold: float = option(
+        0.1,
+        "The least probability of a translation (all).",
+        above=0,
+        most=1,
+        only=("search", "all"),
     )
     prefix: str | None = option(
         None,
         "What every translation begins with; its last word may go on, unless a space follows.",
         metavar="TEXT",
     )
-    threshold: float = option(0.1, "The least probability of a translation (all).", above=0, most=1)
 
     @property
     def exactly(self) -> bool:
         """Whether exact search is asked for, of either kind."""
         return self.search in ("exact", "all")
 
+    @property
+    def splits(self) -> bool:
+        """Whether a line may be translated in sentences."""
+        one = not self.exactly and self.n_best == 1 and not self.prefix
+        return one if self.split is None else self.split
+
 
 def translate(options: Translate) -> None:
-    """Translate standard input to standard output, line by line in order.
+    """Translate text, line by line in order, to standard output.
 
-    In: one sentence per line, answered as it arrives; an empty line stays empty. Out: its
-    translation; with --n-best above 1, or --search all, a line for each text: input line number,
-    log-probability (none where the length limit cut it), text, separated by tabs; with --json an
-    object per line, in which exact search says what it proved. Processes of torchrun share the
-    work.
+    In: files, or standard input, whose lines are answered as they arrive; an empty line stays
+    empty. Out: a translation per line. A line of several sentences is translated in sentences,
+    with the spaces that were between them (--no-split: as one). With --n-best above 1, or --search
+    all, a line for each text: input line number, log-probability (none where the length limit cut
+    it), text, separated by tabs; with --json an object per line, in which exact search says what it
+    proved. Processes of torchrun share the work.
 
-        scones translate pocket-de-en < input.de > output.en
+        scones translate pocket-de-en input.de > output.en
         scones translate runs/de-en --search beam --n-best 5 < input.de
         scones translate runs/de-en --json < input.de > output.jsonl
         scones translate runs/de-en --search all --threshold 0.2 < input.de
@@ -73,8 +94,7 @@ def translate(options: Translate) -> None:
     from scones.processes import connected
     from scones.translator import load
 
-    if options.exactly and options.length_penalty:
-        raise SconesError("Exact search ranks by probability; leave out --length-penalty.")
+    _check_places(options)
     with connected("What was not written yet is not translated; start again.") as processes:
         translator = load(
             options.model,
@@ -89,16 +109,39 @@ def translate(options: Translate) -> None:
                 _answer_all(translator, options, options.chunk * processes.count)
 
 
-def _answer_all(translator: Translator, options: Translate, chunk: int) -> None:
-    from scones.text.reading import chunks_of_lines
+def _check_places(options: Translate) -> None:
+    """Refuse a text in the place of the model, and texts that cannot be read, before the work."""
+    from scones.model.folder import pocket_models
+    from scones.text.reading import check_beginning
+
+    if options.model.is_file():
+        models = [one for one in options.files if one.is_dir() or str(one) in pocket_models()]
+        model = next(iter(models), "MODEL")
+        raise SconesError(
+            f"{options.model} is a file, and the model comes first: scones translate {model} "
+            f"{options.model}."
+        )
+    for file in options.files:
+        check_beginning(file)
+
+
+def _answer_all(translator: Translator, options: Translate, most: int) -> None:
+    from scones.text.reading import chunks_of_files, chunks_of_lines
     from scones.translator import TooLongError
 
-    for lines in chunks_of_lines(sys.stdin.buffer, chunk):
+    if not options.files and sys.stdin.isatty():
+        sys.stderr.write(
+            f"{options.model} waits for text ({translator.source_language} → "
+            f"{translator.target_language}): type a line and press Enter; Ctrl-D ends.\n"
+        )
+    files, arriving = chunks_of_files(options.files, most), chunks_of_lines(sys.stdin.buffer, most)
+    for lines in files if options.files else arriving:
         try:
             _answer(translator, options, lines)
         except TooLongError as mistake:
-            if mistake.index:  # the lines before it are answered first
-                _answer(translator, options, lines[: mistake.index])
+            before = [line for line in lines if line[0] < mistake.number]
+            if before:  # they are answered first
+                _answer(translator, options, before)
             raise
 
 
@@ -157,6 +200,7 @@ def _found(
         max_tokens=options.max_tokens,
         too_long=options.too_long,
         first_number=first_number,
+        split=options.splits,
         prefix=options.prefix,
     )
     for index, translations in enumerate(results):
@@ -169,7 +213,7 @@ def _write(line: str) -> None:
 
 
 def _facts(found: Translation) -> dict[str, Any]:
-    pieces = [*found.tokens, *(["</s>"] if found.finished else [])]
+    pieces = [*found.tokens, "</s>"]  # which has no probability where it was cut
     return {
         "text": found.text,
         "log_prob": found.log_prob,

@@ -6,6 +6,7 @@ There is no PyTorch here: the command line shows its flags without it.
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Literal
 
 from scones.options import Checked, option
@@ -25,23 +26,27 @@ class SearchFlags(Checked):
         "Hypotheses that beam search keeps; exact search begins with it.",
         least=1,
         most=1_000_000,
+        only=("search", "beam", "exact", "all"),
     )
     n_best: int = option(
         1,
         "Translations per sentence, all of different texts (beam, exact); a beam may find fewer.",
         least=1,
         most=1_000_000,
+        only=("search", "greedy", "beam", "exact"),  # greedy search gives one
     )
     length_penalty: float | None = option(
         None,
         "Rank by log-probability / length**p; 1 by default (beam), 0: no normalisation.",
         least=0,
+        only=("search", "beam"),
     )
     _: KW_ONLY
     max_tokens: int | None = option(
         None,
         "Padded tokens times beams in a batch; by default what suits the device.",
         least=1,
+        only=("search", "greedy", "beam"),
     )
 
 
@@ -49,17 +54,18 @@ LENGTH_PENALTY = 1.0
 """What users get who say nothing of it; the probability alone prefers short translations."""
 
 
+_exactly = partial(option, above=0, only=("search", "exact", "all"))
+
+
 # Keyword-only, so that they stand behind `n_best` and `threshold` where those come first.
 @dataclass(frozen=True, kw_only=True)
 class ExactLimits(Checked):
     """How long exact search may take."""
 
-    max_states: int = option(
-        1_000_000, "Prefixes that exact search may look at per sentence.", above=0
+    max_states: int = _exactly(1_000_000, "Prefixes that exact search may look at per sentence.")
+    max_seconds: float | None = _exactly(
+        None, "Time of exact search, for all sentences that are searched together."
     )
-    max_seconds: float | None = option(
-        None, "Time of exact search, for all sentences that are searched together.", above=0
-    )
-    sentence_seconds: float | None = option(
-        None, "Time of exact search per sentence: by its share of the prefixes.", above=0
+    sentence_seconds: float | None = _exactly(
+        None, "Time of exact search per sentence: by its share of the prefixes."
     )

@@ -28,6 +28,10 @@ class Position:
     """Other pieces and their probabilities, the best first."""
 
 
+_MOST = 20
+"""Alternatives; where a model knows nothing, its whole vocabulary may be near the best."""
+
+
 def positions(
     output: OutputLayer, subwords: Subwords, share: float, logits_NV: Tensor, targets_N: Tensor
 ) -> list[Position]:
@@ -38,14 +42,15 @@ def positions(
     ambiguity_N = (scores_NV - best_N1).exp().sum(dim=-1)
     doubt_N = -best_N1.squeeze(-1).expm1()
     scores_NV = scores_NV.scatter(-1, targets_N1, -math.inf)
-    rows, tokens = (scores_NV >= best_N1 + math.log(share)).nonzero(as_tuple=True)
-    others: list[list[tuple[str, float]]] = [[] for _ in targets_N]
-    probabilities = scores_NV[rows, tokens].exp().tolist()
-    found = zip(rows.tolist(), subwords.pieces(tokens.tolist()), probabilities, strict=True)
-    for row, piece, probability in found:
-        others[row].append((piece, probability))
+    scores_Nm, tokens_Nm = scores_NV.topk(min(_MOST, scores_NV.size(-1)), dim=-1)
+    counts = (scores_Nm >= best_N1 + math.log(share)).sum(dim=-1).tolist()
+    rows = zip(counts, tokens_Nm.tolist(), scores_Nm.exp().tolist(), strict=True)
+    others = [
+        tuple(zip(subwords.pieces(tokens[:count]), probabilities[:count], strict=True))
+        for count, tokens, probabilities in rows
+    ]
     return [
-        Position(piece, term, ambiguity, doubt, tuple(sorted(more, key=lambda one: -one[1])))
+        Position(piece, term, ambiguity, doubt, more)
         for piece, term, ambiguity, doubt, more in zip(
             subwords.pieces(targets_N.tolist()),
             terms_N.tolist(),

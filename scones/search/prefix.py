@@ -37,11 +37,12 @@ class Prefix:
         path = subwords.encode([given])[0] if isinstance(given, str) else subwords.ids(given)
         if any(token <= UNKNOWN for token in path):
             raise SconesError(
-                f"The prefix {given!r} has a part that the model has no piece for; leave it out."
+                f"The prefix {shown(given)} has a part that the model has no piece for; leave it "
+                "out."
             )
         if not path:
             return None
-        allowed = [(token,) for token in path]
+        allowed: list[tuple[int, ...]] = [(token,) for token in path]
         if is_text:
             allowed = _open_ended(path, subwords.pieces(), given[-1].isspace())
         return cls(tuple(path), tuple(allowed))
@@ -56,17 +57,25 @@ class Prefix:
 
 def _open_ended(path: list[int], pieces: list[str], finished: bool) -> list[tuple[int, ...]]:
     """What may come at each position for a text whose last word may go on."""
-    allowed = [(token,) for token in path]
+    allowed: list[tuple[int, ...]] = [(token,) for token in path]
     if finished:
         new = [token for token, piece in enumerate(pieces) if piece.startswith("▁")]
         return [*allowed, (END, *new)]
     own = [pieces[token] for token in path]
+    longest = max(map(len, pieces))
     last = max((at for at, piece in enumerate(own) if piece.startswith("▁")), default=0)
     for at in range(last, len(path)):
         left = "".join(own[at:])
+        if len(left) > longest:
+            continue
         longer = (token for token, piece in enumerate(pieces) if piece.startswith(left))
         allowed[at] = (path[at], *(token for token in longer if token != path[at]))
     return allowed
+
+
+def shown(given: Given) -> str:
+    """A prefix as messages show it."""
+    return repr(given) if len(given) < 60 else f"{given[:50]!r}…"
 
 
 Prefixes = Sequence[Prefix | None]

@@ -56,7 +56,8 @@ async def translate(ask: schema.Translate, hall: TheHall) -> Response:
         ask.length_penalty,
         share=ask.share if ask.tokens else None,
     )
-    found = await asyncio.gather(*(hall.translate(task, text, ask.split) for text in texts))
+    language = model.source if ask.split else None
+    found = await asyncio.gather(*(hall.translate(task, text, language) for text in texts))
     return _told(model, translations=found)
 
 
@@ -251,7 +252,7 @@ def _answer_to(request: Request, problem: Exception) -> Response:
     elif isinstance(problem, Busy):
         status, sentence, headers = 429, str(problem), {"retry-after": "1"}
     elif isinstance(problem, RequestValidationError):
-        status, sentence = 422, explained(problem.errors())
+        status, sentence = 422, explained(problem.errors(), 1)
     elif isinstance(problem, HTTPException):
         status, sentence = problem.status_code, str(problem.detail).rstrip(".") + "."
         headers = dict(problem.headers or {})

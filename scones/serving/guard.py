@@ -71,11 +71,9 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        about = {"labelnames": ("path", "status"), "registry": self.registry}
-        self.requests = Counter("scones_requests", "Requests answered.", **about)
-        self.seconds = Histogram(
-            "scones_seconds", "Time to answer.", labelnames=("path",), registry=self.registry
-        )
+        names, registry = ("path", "status"), self.registry
+        self.requests = Counter("scones_requests", "Answers.", names, registry=registry)
+        self.seconds = Histogram("scones_seconds", "Time to answer.", ("path",), registry=registry)
 
 
 class Refused(Exception):

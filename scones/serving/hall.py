@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from scones.serving.guard import Keys, Refused
 from scones.serving.lanes import Lane
 from scones.serving.limits import Limits, Served
 from scones.serving.worker import Item, Refusal, Task
+from scones.text.sentences import split_sentences
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": schema.Error, "description": description}
@@ -47,7 +49,9 @@ class Hall:
         raise Refused(404, f"There is no such model for this pair; there are {known}.")
 
     def check(self, *texts: str) -> None:
-        """Refuse what is too long."""
+        """Refuse what is too long, or no text."""
+        if any("\ud800" <= one <= "\udfff" for text in texts for one in text):
+            raise Refused(422, "The text holds half a character (a lone surrogate).")
         characters, most = sum(map(len, texts)), self.limits.max_characters
         if characters > most:
             raise Refused(413, f"These are {characters:,} characters; at most {most:,} are taken.")
@@ -64,22 +68,25 @@ class Hall:
                 raise Refused(answer.status, answer.reason)
         return answers
 
-    async def translate(self, task: Task, text: str, split: bool) -> Json:
-        """A text from the translations of its sentences, and these."""
-        parts = sentences(text) if split else [text]
-        found = await self.ask(self.fast, task, [Item(part.strip()) for part in parts])
-        whole = [_in_place(part, one[0]["text"]) for part, one in zip(parts, found, strict=True)]
-        return {"text": "".join(whole), "sentences": [one[0] for one in found]}
+    async def translate(self, task: Task, text: str, language: str | None) -> Json:
+        """A text from the translations of its sentences, in a language to split, and these."""
+        # A long text may take a while, in which others want to be answered.
+        parts = await asyncio.to_thread(_parts, text, language) if language else [text]
+        real = [part.strip() for part in parts if part.strip()]
+        found = [best for best, *_ in await self.ask(self.fast, task, list(map(Item, real)))]
+        translations = iter(found)
+        whole = []
+        for part in parts:
+            sentence = part.strip()
+            before, _, after = part.partition(sentence) if sentence else ("", "", part)
+            whole += [before, next(translations)["text"] if sentence else "", after]
+        return {"text": "".join(whole), "sentences": found}
 
 
-def sentences(text: str) -> list[str]:
-    """The sentences of a text, each with the white space around it."""
-    return [line for line in text.splitlines(keepends=True) if line.strip()]
-
-
-def _in_place(part: str, translation: str) -> str:
-    before, _, after = part.partition(part.strip())
-    return before + translation + after
+def _parts(text: str, language: str) -> list[str]:
+    """The sentences of each line with the white space around them, and lines without any."""
+    lines = text.splitlines(keepends=True)
+    return [part for line in lines for part in split_sentences(line, language) or [line]]
 
 
 def _hall(request: Request) -> Hall:
@@ -96,7 +103,11 @@ def allowed(request: Request) -> None:
 TheHall = Annotated[Hall, Depends(_hall)]
 
 
-def explained(problems: Sequence[Any]) -> str:
-    """What is wrong with a request, without what stood there."""
-    told = [f"{'.'.join(map(str, one['loc'][1:])) or 'body'}: {one['msg']}" for one in problems[:5]]
+def explained(problems: Sequence[Any], skipped: int = 0) -> str:
+    """What is wrong with a request, without what stood there.
+
+    Of the names that lead to a field the first few are `skipped`.
+    """
+    fields = [".".join(map(str, one["loc"][skipped:])) or "body" for one in problems[:5]]
+    told = [f"{field}: {one['msg']}" for field, one in zip(fields, problems, strict=False)]
     return f"{'; '.join(told)}.".encode(errors="replace").decode()

@@ -36,8 +36,7 @@ async def _asked(request: Request, hall: Hall, model: type[Asked]) -> Asked:
         is_json = request.headers.get("content-type", "").startswith("application/json")
         asked = model.model_validate(await request.json() if is_json else {**await request.form()})
     except ValidationError as problem:
-        told = [{**one, "loc": ("body", *one["loc"])} for one in problem.errors()]
-        raise Refused(422, explained(told)) from None
+        raise Refused(422, explained(problem.errors())) from None
     except ValueError:
         raise Refused(400, "The body is neither JSON nor a form.") from None
     hall.check_key(asked.api_key)
@@ -73,7 +72,7 @@ async def translate(request: Request, hall: TheHall) -> Response:
         answers = [best["text"] for best, *_ in found]
     else:
         task = Task("translate", name)
-        whole = await asyncio.gather(*(hall.translate(task, text, True) for text in texts))
+        whole = await asyncio.gather(*(hall.translate(task, text, source) for text in texts))
         answers = [one["text"] for one in whole]
     more["translatedText"] = answers
     if isinstance(asked.q, str):  # one is no list

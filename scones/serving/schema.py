@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Text = Annotated[str, Field(examples=["Es tut mir leid."])]
+Text = Annotated[str, Field(min_length=1, examples=["Es tut mir leid."])]
 Probability = Annotated[float, Field(gt=0, le=1)]
 Language = Annotated[str, Field(min_length=2, max_length=35, examples=["de"])]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
@@ -30,7 +30,7 @@ class Searching(Ask):
 
 
 class Translate(Searching):
-    text: Text | Annotated[list[Text], Field(min_length=1, max_length=1000)]
+    text: str | Annotated[list[str], Field(max_length=1000, examples=[["Es tut mir leid."]])]
     tokens: bool = True
     split: Annotated[bool, Field(description="Whether texts hold several sentences.")] = True
 

@@ -14,6 +14,8 @@ from scones.serving.guard import Guard, Keys
 from scones.serving.hall import Hall
 from scones.serving.lanes import Lane, Owner
 from scones.serving.limits import Limits, Served
+from scones.text.cleaning import languages_of
+from scones.text.sentences import split_sentences
 
 _TOGETHER = 64
 """Sentences in a batch: what a core does in a fifth of a second."""
@@ -25,6 +27,9 @@ def application_for(
     models: Sequence[Served], limits: Limits, keys: Keys, origins: Sequence[str] = ()
 ) -> Guard:
     """Start what owns the models and build the application around it."""
+    for model in models:  # what the server itself reads at first use is read now
+        split_sentences("1. 2.", model.source)
+    languages_of("1")
     folders = {model.name: model.config.folder for model in models}
     fast = Owner(folders).start()
     try:

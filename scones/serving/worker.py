@@ -129,8 +129,10 @@ class Models:
             found: list[Any] = getattr(self, f"_{task.kind}")(task, items)
             return found
         except SconesError as mistake:
+            if isinstance(mistake, TooLongError) and len(items) == 1:
+                return [Refusal(f"{str(mistake).partition(';')[0]}; split it.", 413)]
             if len(items) == 1:
-                return [Refusal(str(mistake), 413 if isinstance(mistake, TooLongError) else 400)]
+                return [Refusal(str(mistake))]
             # A mistake is one item's alone.
             half = len(items) // 2
             return self.answers(task, items[:half]) + self.answers(task, items[half:])

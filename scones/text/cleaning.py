@@ -18,7 +18,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from scones.errors import SconesError
+from scones.errors import SconesError, optional_import
 from scones.options import REQUIRED, option, out_of_bounds
 from scones.text.reading import MAX_LINE_BYTES, NOT_TWO_COLUMNS, bad_byte
 
@@ -133,7 +133,9 @@ class PrepareConfig:
     held_out: list[Path] = option(
         [], "Text (a test set) that must not be trained on.", metavar="FILE"
     )
-    pieces: int = option(32_000, "Subword pieces of both languages", "Subwords", least=1)
+    pieces: int = option(
+        32_000, "Subword pieces of both languages, where the text has so many", "Subwords", least=1
+    )
     subwords: Path | None = option(None, "A SentencePiece model to use instead of learning one.")
     # SentencePiece needs about 28 times as much memory as the sample has bytes.
     sample_megabytes: int = option(32, "Megabytes of text to learn subwords from", least=1)
@@ -422,10 +424,10 @@ def check_language(code: str) -> None:
 @cache
 def _model() -> Py3LangId:
     import numpy as np
-    from py3langid.langid import MODEL_FILE
-    from py3langid.langid import LanguageIdentifier as Py3LangId
 
-    model = Py3LangId.from_model_file(MODEL_FILE, norm_probs=True)
+    absent = "Telling languages apart needs py3langid; install it, or give --any-language."
+    langid = optional_import("py3langid.langid", absent)
+    model: Py3LangId = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
     # Its three-letter languages (Ligurian, Venetian, ...) would only compete with common ones.
     model.set_languages([label for label in model.labels if len(label) == 2])
     # A table of float32 in row order, instead of float16 in column order, doubles the speed.

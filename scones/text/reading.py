@@ -17,8 +17,8 @@ import os
 import select
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
-from itertools import zip_longest
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Final, cast
 
@@ -105,7 +105,10 @@ def pairs(
 
 def read_texts(path: Path, *, dos: bool = False) -> list[str]:
     """Read a small file (a development or test set) whole; any broken line is an error."""
-    texts = []
+    return list(_texts(path, dos))
+
+
+def _texts(path: Path, dos: bool) -> Iterator[str]:
     for number, line in enumerate(lines(path, dos=dos), start=1):
         if len(line) > MAX_LINE_BYTES:
             raise SconesError(
@@ -117,8 +120,7 @@ def read_texts(path: Path, *, dos: bool = False) -> list[str]:
                 f"{path}, line {number} is not UTF-8 text ({fault}); convert the file, for "
                 "example with iconv -f latin1 -t utf-8, or mend the line."
             )
-        texts.append(line.decode())
-    return texts
+        yield line.decode()
 
 
 def read_aligned(paths: Sequence[Path], *, dos: bool = False) -> list[list[str]]:
@@ -206,10 +208,24 @@ def _open_zstd(path: Path) -> Any:
     return zstd.open(path)
 
 
-# Standard input, line by line, in as large chunks as are waiting.
+# Text to translate, line by line, in chunks: of files, or of standard input what is waiting.
 
 _BLOCK: Final = 1 << 16
 _SILENCE: Final = 0.01  # seconds; a program that writes a file into a pipe never waits for so long
+
+
+def check_beginning(path: Path) -> None:
+    """Refuse a file that cannot be read; what a pipe has given is gone, so it is left alone."""
+    if not path.is_fifo():
+        next(lines(path, dos=True))
+
+
+def chunks_of_files(paths: Iterable[Path], most: int) -> Iterator[list[tuple[int, str]]]:
+    """Give lists of (line number, text) of files, one behind the other, `most` lines each."""
+    texts = chain.from_iterable(_texts(path, dos=True) for path in paths)
+    numbered = enumerate(texts, start=1)
+    while chunk := list(islice(numbered, most)):
+        yield chunk
 
 
 def chunks_of_lines(stream: BinaryIO, most: int) -> Iterator[list[tuple[int, str]]]:

@@ -93,6 +93,14 @@ class PrepareReport:
     def dropped(self) -> Counter[str]:
         return sum((corpus.cleaning.counts for corpus in self.corpora), Counter())
 
+    @property
+    def notes(self) -> list[str]:
+        """What did not go as it was asked for."""
+        asked = self.options["pieces"]
+        if self.options["subwords"] or self.vocabulary >= asked:
+            return []
+        return [f"The text is too small for {asked:,} pieces; it has {self.vocabulary:,}."]
+
     def to_json(self) -> dict[str, Any]:
         from scones.version import __version__
 
@@ -109,6 +117,7 @@ class PrepareReport:
             },
             "corpora": [corpus.to_json() for corpus in self.corpora],
             "vocabulary": self.vocabulary,
+            "notes": self.notes,
             "source_tokens": self.source_tokens,
             "target_tokens": self.target_tokens,
             "dev_pairs": self.dev_pairs,

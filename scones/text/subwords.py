@@ -57,19 +57,20 @@ class Subwords:
 
     @classmethod
     def train(cls, lines: Iterable[str], pieces: int = 32_000) -> Subwords:
-        """Learn a unigram model with exactly `pieces` pieces from lines of text.
+        """Learn a unigram model with `pieces` pieces from lines of text.
 
-        The same lines give the same model, byte for byte.
+        Text that is too small for so many gives as many as it has. The same lines give the same
+        model, byte for byte.
         All lines are held in memory: hand over a sample of a large corpus.
         """
         from sentencepiece import SentencePieceTrainer
 
-        output = io.BytesIO()
+        output, lines = io.BytesIO(), list(lines)
         try:
             SentencePieceTrainer.train(
                 # A list, since SentencePiece turns whatever an iterator raises, even Ctrl-C,
                 # into an error of its own.
-                sentence_iterator=iter(list(lines)),
+                sentence_iterator=iter(lines),
                 model_writer=output,
                 model_type="unigram",
                 vocab_size=pieces,
@@ -84,6 +85,8 @@ class Subwords:
                 minloglevel=2,
             )
         except RuntimeError as problem:
+            if most := re.search(r"value <= (\d+)", str(problem)):
+                return cls.train(lines, int(most[1]))
             raise _training_error(pieces, str(problem)) from None
         return cls(output.getvalue())
 
@@ -136,11 +139,6 @@ class Subwords:
 
 def _training_error(pieces: int, problem: str) -> SconesError:
     """Say in our words what SentencePiece says about a number of pieces that does not fit."""
-    if largest := re.search(r"value <= (\d+)", problem):
-        return SconesError(
-            f"The text is too small for {pieces} pieces; ask for at most {largest[1]} "
-            "(--pieces) or give more text."
-        )
     if smallest := re.search(r"required_chars\. \d+ vs (\d+)", problem):
         return SconesError(
             f"{pieces} pieces cannot hold the bytes and characters of the text; "

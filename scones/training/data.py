@@ -188,7 +188,7 @@ def model_for(store: TokenStore, path: Path) -> ModelFolder:
     if found.subwords != store.subwords.model:
         raise SconesError(
             f"{path} has another vocabulary than {store.path}; "
-            "prepare the store with --subwords and that model's subwords.model."
+            f"prepare the store with --like {path}."
         )
     return found
 

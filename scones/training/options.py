@@ -77,7 +77,10 @@ class TrainOptions:
     tensorboard: bool = option(False, "write TensorBoard files too")
 
     start_from: Path | None = option(
-        None, "model folder whose weights to start from", group="Start and machine"
+        None,
+        "model whose weights to start from; sizes and output layer are its own unless given",
+        group="Start and machine",
+        metavar="MODEL",
     )
     seed: int = option(1, "seed of weights, batch order and dropout", least=0)
     device: str = option("auto", "auto, cpu, cuda or cuda:N")

@@ -32,8 +32,10 @@ class Tuning:
         return {"alpha": "α"}.get(self.name, self.name)
 
     @property
-    def best(self) -> float:
-        """The value with the highest BLEU; of equal ones the smallest."""
+    def best(self) -> float | None:
+        """The value with the highest BLEU; of equal ones the smallest. None where all have 0."""
+        if not any(self.scores.values()):
+            return None
         return min(self.scores, key=lambda value: (-self.scores[value], value))
 
     def to_json(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 Every line of the tables is a command and what it says; {words} in braces are places.
 """
 
+import re
 import shlex
 from pathlib import Path
 
@@ -26,16 +27,27 @@ SHORTLIST = "shortlist {store} "
 COMMANDS = [
     (PREPARE + "--source missing.de", "2 source and 1 target files"),
     (PREPARE + "--identify-language -t klingon", "'klingon' is not a language"),
-    (PREPARE + "--pieces 100000", r"too small for 100000 pieces; ask for at most \d+"),
+    (PREPARE + "--pieces 9 --like {model}", "subwords from {model}; leave out --pieces"),
+    ("prepare {here}/new --reversed {store} --like {model}", "leave out --like"),
     (PREPARE.replace("{here}/store", "{here}"), "exists already; .*--overwrite"),
     (PREPARE.replace("{here}/store", "{here}") + "--overwrite", "is not a store"),
     #
-    ("translate {model} --n-best 3", "Greedy search gives one translation"),
+    ("translate {model} --n-best 3", "one translation; use --search beam for --n-best"),
     ("translate {model} --too-long shorten", "--too-long must be one of error, cut, skip, not sh"),
     ("translate {model} --device toaster", "device 'toaster' is not known"),
     ("translate {model} --precision int3", "--precision must be one of auto, float32, bf16"),
     ("translate {model} --search all --threshold 2", "--threshold must be at most 1, not 2.0"),
-    ("translate {model} --search exact --length-penalty 1", "leave out --length-penalty"),
+    ("translate {model} --search exact --length-penalty 1", "beam, not exact; leave out --length"),
+    ("translate {model} --threshold 0.1", "goes with --search all, not greedy; leave out --thres"),
+    ("translate {model} --beam-size 2", "--beam-size goes with --search beam or exact or all, not"),
+    ("translate {model} --search beam --max-states 9", "--max-states goes with --search exact or"),
+    ("translate {model} --search all --n-best 2 --split", "--split goes .*; --n-best goes with"),
+    ("translate {model} --search beam --n-best 9", "--n-best must be at most --beam-size, 4, not"),
+    ("translate {model} --search beam --n-best 2 --split", "leave out --split, or ask for one"),
+    ("translate {here}/train.de {model}", "first: scones translate {model} {here}/train.de"),
+    ("translate {here}/train.de", "first: scones translate MODEL {here}/train.de"),
+    ("translate {model} {here}/train.de {here}/latin.en", "latin.en, line 1 is not UTF-8"),
+    ("translate {model} {here}/train.de {here}/none", "none does not exist"),
     ("translate {model} --shortlist {here}/train.de", "damaged or is no shortlist"),
     ("score {model} {here}/train.de {here}/short.en", r"de has 150 lines but \S+short.en has 1"),
     ("score {model} {here}/long.de {here}/short.en", "Source 1 has 1.,... pieces"),
@@ -64,7 +76,7 @@ COMMANDS = [
     (SHORTLIST + "{here}/train.de", "train.de exists already; .*--overwrite"),
     ("shortlist {here} {here}/list", "is not a store"),
     #
-    (ANALYZE + "--beam-size 0", "beam_size must be at least 1, not 0"),
+    (ANALYZE + "--beam-size 0", "--beam-size must be at least 1, not 0"),
     (ANALYZE + "-o {here}/train.de", r"train\.de is a file; give a folder"),
     (ANALYZE + "{here}/scones", "Two models are called 'scones'; .*NAME=FOLDER"),
     (ANALYZE + "a/b={model}", r"'a/b' cannot be the beginning of a file's name; .* first="),
@@ -86,6 +98,7 @@ def test_a_flag_that_makes_no_sense(words, said, corpus, tiny_store, tiny_model,
     (corpus / "judged.json").write_text('[{"source": "x", "references": [], "near_misses": []}]')
     recipe = Path(__file__).parents[2] / "recipes" / "multi30k.toml"
     places = {"here": corpus, "store": tiny_store, "model": tiny_model, "recipe": recipe}
+    said = re.sub(r"{(here|model)}", lambda place: str(places[place[1]]), said)
     refused(*shlex.split(words.format(**places)), stdin="Tee\n", said=said)
 
 

@@ -127,7 +127,7 @@ def test_what_a_text_asks_for(tiny_subwords):
     assert first == {"▁The"}
     assert second == {piece for piece in pieces if piece.startswith("▁T")} | {"▁"}
     assert allowed("The ")[1] == {"</s>"} | {piece for piece in pieces if piece[0] == "▁"}
-    assert allowed(["▁The"]) == [{"▁The"}]
+    assert allowed(("▁The",)) == [{"▁The"}]
     assert Prefix.of(" ", subwords) is None
 
 

@@ -179,7 +179,7 @@ def test_weights_to_start_from_count_at_the_beginning_only(run_training, tmp_pat
     config = read_json(other / "config.json")
     del config["scones"]["digests"], config["scones"]["vocabulary_digest"]
     write_json(other / "config.json", config)
-    with pytest.raises(SconesError, match=r"other has another vocabulary than .*--subwords"):
+    with pytest.raises(SconesError, match=r"other has another vocabulary than .*--like \S+other"):
         run_training(run, {"start_from": other})
     with pytest.raises(SconesError, match="has other sizes: encoder_layers 1 where 2 is asked for"):
         run_training(run, {"start_from": start}, small_model(layers=2))
@@ -257,6 +257,9 @@ def test_tune_chooses_the_smallest_of_the_best_and_needs_a_development_set(
     store_without_dev, tmp_path
 ):
     assert Tuning({0.9: 3.0, 0.2: 3.0, 0.1: 2.0}, {}, "alpha").best == 0.2
+    nothing = Tuning({0.9: 0.0, 0.2: 0.0}, {0.9: "a", 0.2: "b"}, "alpha")
+    assert nothing.best is None
+    assert [row[-1] for row in nothing.table()[1]] == ["", ""]
     with pytest.raises(SconesError, match="has no development set to choose α on"):
         tune(make_experiment(), store_without_dev, tmp_path / "sweep", [0.5])
     assert not (tmp_path / "sweep").exists()
