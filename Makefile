@@ -4,6 +4,7 @@
 #   make compare   train and compare two small models on the built-in corpus
 #   make test      linter, types and the tests that take seconds
 #   make test-all  all tests, the long ones too: every write broken, torchrun, whole runs
+#   make test-page the page's tests alone, in the Chromium of this machine (skipped without one)
 #   make page      a page in the browser, and the API, with the small models that come along
 #   make report    the paper's tables and figures, from the results that are stored here
 
@@ -14,13 +15,13 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint const
 
 export PYTHONDONTWRITEBYTECODE ?= 1
 
-.PHONY: demo page compare report test test-all lint types pytest pytest-all bench wheel clean
+.PHONY: demo page compare report test test-all test-page lint types pytest pytest-all bench wheel clean
 
 demo: $(VENV)/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash recipes/demo.sh
 
 page: $(VENV)/.installed-serve
-	$(BIN)/scones serve pocket-de-en pocket-en-de
+	$(BIN)/scones serve
 
 compare: $(VENV)/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash recipes/compare.sh
@@ -43,8 +44,12 @@ pytest: $(VENV)/.installed-dev
 	$(BIN)/pytest -m "not slow"
 
 pytest-all: $(VENV)/.installed-dev $(VENV)/.installed-replication $(VENV)/.installed-serve
-	$(PIP) schemathesis libretranslatepy
+	$(PIP) schemathesis libretranslatepy playwright axe-playwright-python
 	$(BIN)/pytest
+
+test-page: $(VENV)/.installed-dev $(VENV)/.installed-serve
+	$(PIP) playwright axe-playwright-python
+	$(BIN)/pytest tests/page
 
 # What this machine can measure. Real text is read from the folder named by SCONES_DATA
 # (docs/data.md); what needs a store or a trained model runs where there is one.

@@ -80,6 +80,8 @@ class Lattice:
 
         Where all ways meet, a choice ends.
         """
+        if not len(self):
+            return ""
         states = len(self.arcs)
         # Ways on from each state; behind the last all ends meet.
         ways = [

@@ -6,7 +6,7 @@ const SLOW = 1000;
 const AGAIN = 2000;
 
 /** The server answered that it will not, and why. */
-class Refusal extends Error {
+export class Refusal extends Error {
   constructor(message, status, seconds) {
     super(message);
     this.status = status;

@@ -1,7 +1,7 @@
 // The page: type, and it translates; choose another word, and the rest follows.
 
 import { allView } from "./all.js";
-import { ask, attempts } from "./api.js";
+import { Refusal, ask, attempts } from "./api.js";
 import { openChoices } from "./choices.js";
 import { $, announce, element, percent, rove, setBar } from "./dom.js";
 import { mineView } from "./mine.js";
@@ -25,14 +25,24 @@ let waiting;
 // ------------------------------------------------------------------------------- translating
 
 const translate = attempts($("#status"), async (signal) => {
-  const request = { ...pair(), text: state.text };
-  const { translations: [{ text, sentences: found }] } = await ask("v1/translate", request, signal);
-  for (const [index, prefix] of state.kept) {
-    if (found[index]) found[index] = (await ask("v1/continue", { ...pair(), text: found[index].source, prefix }, signal)).sentence;
-  }
+  const asked = state.text;
+  const { translations: [{ text, sentences: found }] } = await ask("v1/translate", { ...pair(), text: asked }, signal);
+  for (const [index, prefix] of state.kept) if (found[index]) await keep(found, index, prefix, signal);
+  if (state.text !== asked) return; // somebody typed meanwhile: the next answer is on its way
   [sentences, current] = [between(found, text), Math.min(current, Math.max(0, found.length - 1))];
   render();
 });
+
+/** Begin a sentence as a link says; where the model cannot, the link is old or odd. */
+async function keep(found, index, prefix, signal) {
+  try {
+    const { sentence } = await ask("v1/continue", { ...pair(), text: found[index].source, prefix }, signal);
+    found[index] = sentence;
+  } catch (failure) {
+    if (!(failure instanceof Refusal)) throw failure;
+    state.kept.delete(index);
+  }
+}
 
 const carryOn = attempts($("#status"), async (signal, index, alternative) => {
   const sentence = await goOn(alternative, { ...pair(), text: sentences[index].source }, signal);
