@@ -8,10 +8,16 @@ from pathlib import Path
 import pytest
 from visiting import Server, Visitor
 
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync "
-    "--disable-background-networking --disable-component-update"
-).split()
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-sync",
+    "--disable-background-networking",
+    "--disable-component-update",
+]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 

@@ -6,7 +6,6 @@ import re
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-
 from visiting import Server, Visitor, phrases
 
 pytestmark = pytest.mark.slow
@@ -97,7 +96,7 @@ def test_the_lattice_and_its_slider(visitor, picture):
         said = "none is missing" if count else "which is proved"
         assert (said in verdict.text_content()) == found["certificate"]["complete"]
         counts.append(count)
-        listed = visitor.page.locator("#all ol.bars > li > .what").all_text_contents()
+        listed = visitor.page.locator("#all ol.bars li > .what").all_text_contents()
         assert listed == [one["text"] for one in found["alternatives"]]
     assert counts[0] < counts[1]
     drawn = visitor.page.locator("#all svg text").all_text_contents()
@@ -112,9 +111,10 @@ def test_the_drawing_spells_the_translations_and_nothing_else(visitor):
         spelled = visitor.page.evaluate(
             """async (texts) => {
                 const { automaton } = await import("/lattice.js");
+                const on = ([word, { to }]) => ways(to).map((rest) => word + rest);
                 const ways = (state) => [
                     ...(state.final ? [""] : []),
-                    ...[...state.ways].flatMap(([word, { to }]) => ways(to).map((rest) => word + rest)),
+                    ...[...state.ways].flatMap(on),
                 ];
                 return ways(automaton(texts.map((text) => ({ text, probability: Math.random() }))));
             }""",
@@ -328,8 +328,8 @@ def test_axe_finds_nothing(browser, server, scheme, picture):
 
     def look(state):
         visitor.page.wait_for_timeout(300)  # transitions of colours
-        picture(visitor.page, f"{scheme} {state}")
         found = axe.run(visitor.page)
+        picture(visitor.page, f"{scheme} {state}")
         assert found.violations_count == 0, f"{state}\n{found.generate_report()}"
 
     visitor.page.locator("#examples li").first.wait_for()
@@ -339,6 +339,7 @@ def test_axe_finds_nothing(browser, server, scheme, picture):
     look("all")
     visitor.page.locator("#translation .word").first.click()
     look("choices")
+    assert visitor.page.locator("#choices").is_visible()
     visitor.page.keyboard.press("Escape")
     visitor.page.click("#tab-mine")
     visitor.page.fill("#own", " ".join(phrases("en", 2)))

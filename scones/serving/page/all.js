@@ -5,7 +5,8 @@ import { $, announce, bar, element, percent } from "./dom.js";
 import { drawLattice } from "./lattice.js";
 
 const STEPS = [0.6, 0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02, 0.01];
-const DRAWN = 60;
+const DRAWN = 40;
+const LISTED = 20;
 const LIMITS = {
   states: "as many beginnings as the server allows were looked at",
   time: "the time that the server allows was over",
@@ -68,18 +69,21 @@ function render({ alternatives, certificate, lattice }, threshold, language) {
   const drawing = $(".drawing", panel);
   drawing.hidden = every.length === 0;
   if (every.length) drawing.replaceChildren(drawLattice(every.slice(0, DRAWN), getComputedStyle(drawing).font));
-  $(".bars", panel).replaceChildren(...alternatives.map((one) => row(one, language)));
+  const rows = alternatives.map((one) => row(one, language));
+  const more = rows.splice(LISTED);
+  if (more.length) rows.push(element("li", {}, element("details", { class: "more" }, element("summary", {}, `${more.length} more`), element("ol", { class: "bars" }, ...more))));
+  $(".bars", panel).replaceChildren(...rows);
 }
 
 function verdict(count, certificate, threshold) {
   const number = element("b", {}, count === 1 ? "1 translation" : `${count} translations`);
   const least = `of at least ${percent(threshold)}`;
+  const drawn = count > DRAWN ? ` The ${DRAWN} most probable are drawn.` : "";
   if (certificate.complete) {
     const all = count === 0 ? "None is so probable, which is proved." : "This is all of them: it is proved that none is missing.";
-    return [number, ` ${least}. ${all}`];
+    return [number, ` ${least}. ${all}${drawn}`];
   }
   const missing = `There may be more: ${LIMITS[certificate.stopped_by] ?? "the search was stopped"}`;
-  const drawn = count > DRAWN ? ` The ${DRAWN} most probable are drawn.` : "";
   return [number, ` ${least}. ${missing}, and what was not looked at is at most ${percent(certificate.upper_bound)} probable.${drawn}`];
 }
 

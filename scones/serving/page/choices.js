@@ -18,7 +18,7 @@ menu.addEventListener("toggle", (event) => {
 menu.addEventListener("keydown", (event) => {
   if (event.key === "Tab") menu.hidePopover();
 });
-addEventListener("resize", () => menu.hidePopover());
+addEventListener("resize", () => { if (menu.matches(":popover-open")) place(owner); });
 
 /**
  * Open the list below a word's button. `request` says what to translate, for the server completes

@@ -135,7 +135,8 @@ export function drawLattice(translations, font) {
   const height = (most - least + 1) * ROW + 8;
   const label = `${translations.length} translations; each way from left to right is one. The list below has them all.`;
   const drawing = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label });
-  for (const state of states) for (const arc of state.ways.values()) drawing.append(drawArc(state, arc, y));
+  const arcs = states.flatMap((state) => [...state.ways.values()].map((arc) => drawArc(state, arc, y)));
+  drawing.append(...arcs.map(([line]) => line), ...arcs.map(([, word]) => word)); // no line over a word
   for (const state of states) drawing.append(svg("circle", { cx: state.x, cy: y(state.row), r: 3 }));
   return drawing;
 }
@@ -148,10 +149,8 @@ function drawArc(from, arc, y) {
   const [left, right] = [middle - arc.width / 2 + SPACE / 2, middle + arc.width / 2 - SPACE / 2];
   const path = `M${start} ${y(from.row)}${curve(start, y(from.row), begin, level)}H${left}`
     + `M${right} ${level}H${finish}${curve(finish, level, end, y(arc.to.row))}`;
-  return svg(
-    "g",
-    { class: arc.row === 0 ? "arc best" : "arc" },
-    svg("path", { d: path, "stroke-width": (1 + 3 * arc.probability).toFixed(2) }),
+  return [
+    svg("path", { d: path, "stroke-width": (1 + 3 * arc.probability).toFixed(2), class: arc.row === 0 ? "best" : "" }),
     svg("text", { x: middle, y: level, "text-anchor": "middle", "dominant-baseline": "central" }, arc.word),
-  );
+  ];
 }

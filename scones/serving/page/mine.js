@@ -28,10 +28,10 @@ export function mineView(changed) {
   function render(sentence, request, signal) {
     const found = words(sentence.tokens);
     const good = found.filter((word) => word.probability >= LIKELY).length;
-    const all = found.length === 1 ? "the word" : `${good} of ${found.length} words and marks`;
+    const all = `${good || "none"} of ${found.length} words and marks`;
     $(".verdict", panel).replaceChildren(
       sentence.probability >= LIKELY ? "It fits: " : "Look again: ",
-      "the model finds it ", element("b", {}, percent(sentence.probability)), ` probable, and would have expected ${good || found.length > 1 ? all : "another word"}.`,
+      "the model finds it ", element("b", {}, percent(sentence.probability)), ` probable, and would have expected ${all}.`,
     );
     announce($(".verdict", panel).textContent);
     judged.lang = own.lang = request.target;

@@ -51,8 +51,8 @@ function describe({ from, pieces, tokens }) {
   return { text, from, pieces, tokens, probability: certain, alternatives: sorted.slice(0, MOST) };
 }
 
-/** The text of a word as it is known so far: its first piece may be half of it. */
-export const shown = ({ start, whole }) => whole ?? `${start.trim()}…`;
+/** The text of a word as it is known so far: its first piece may be half of it, a mark is a whole. */
+export const shown = ({ start, whole }) => whole ?? (/[\p{L}\p{N}]|^\s*$/u.test(start) ? `${start.trim()}…` : start.trim());
 
 /** Let the model go on behind an alternative: gives the whole sentence, and tells its whole word. */
 export async function goOn(alternative, request, signal) {
