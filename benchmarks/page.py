@@ -48,7 +48,9 @@ document.addEventListener("click", (event) => {
 }, true);
 new MutationObserver(() => {
     const source = document.querySelector("#all q.sentence").textContent;
-    if (key && source === document.querySelector("#text").value) { drawn("translation", key); key = 0; }
+    if (!key || source !== window.wanted) return;
+    drawn("translation", key);
+    key = 0;
 }).observe(document.querySelector("#translation"), { childList: true });
 new MutationObserver(() => {
     if (click) { drawn("alternatives", click); click = 0; }
@@ -129,8 +131,9 @@ def measure(address: str, texts: list[str], key_seconds: float) -> dict[str, lis
         box = page.locator("#text")
         for done, text in enumerate([texts[0], *texts]):  # the first to warm up
             box.fill("")
+            page.evaluate("text => { window.wanted = text; }", text)
             box.press_sequentially(text, delay=1000 * key_seconds)
-            page.wait_for_function(f"waited.translation.length > {done}")
+            page.wait_for_function("done => waited.translation.length > done", arg=done)
             for word in page.locator("#translation .word").all()[:2]:
                 word.click()
                 page.wait_for_timeout(50)

@@ -168,7 +168,7 @@ def write(folder: Path) -> None:
 
 def page(path: Path) -> None:
     """Write what the page of `scones serve` offers: sentences of which its models read none."""
-    from scones.text.creamtea import splits
+    from scones.text.creamtea import CreamTea
 
     blocks = read_blocks(HERE / "phrasebook" / "test.txt")
     phrases = {side: [block.lines[side][0] for block in blocks] for side in LANGUAGES}
@@ -176,7 +176,8 @@ def page(path: Path) -> None:
         side: [line for line in lines if len(line.split()) >= WORDS_OFFERED]
         for side, lines in phrases.items()
     }
-    _, _, teas = splits(20_000, 500, TEAS_OFFERED, seed=1)
+    # As `scones creamtea` draws them: first the development set, then what is tested with.
+    teas = CreamTea.load().sample(500 + TEAS_OFFERED, seed=1)[500:]
     offered["tea"] = [tea.source for tea in teas if len(tea.references) > 1]
     text = json.dumps(offered, indent=1, ensure_ascii=False)
     path.write_text(f"{text}\n", encoding="utf-8", newline="\n")
