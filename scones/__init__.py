@@ -3,13 +3,12 @@
     import scones
     translator = scones.load("pocket-de-en")  # comes along; or the folder of a model of yours
     print(translator.translate(["Guten Morgen."])[0][0].text)
-    print(translator.translate(["Guten Tag. Wie geht es Ihnen?"], split=True)[0][0].text)
     for found in translator.translate(["Es tut mir leid."], search="all")[0]:
         print(found.probability, found.text)
-    print(translator.score([("Guten Morgen.", "Good morning.")]))  # log-probabilities
 
-`help(scones.Translator)` tells the rest, `scones --help` the commands. The losses are for models of
-your own: `scones.scones_loss(logits, targets, alpha=0.5)`.
+`translate(…, split=True)` takes texts of several sentences, `score` tells how probable a given
+translation is, and `help(scones.Translator)` the rest; `scones --help` shows the commands. The
+losses are for models of your own: `scones.scones_loss(logits, targets, alpha=0.5)`.
 """
 
 # The names below are the public surface. They are imported when first used, so that `import scones`

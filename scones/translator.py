@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import operator
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -11,14 +12,16 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from scones.errors import SconesError
+from scones.evaluation.calibration import Calibration, features
 from scones.model.folder import FolderConfig, ModelFolder, OpenedFolder
 from scones.processes import Processes
 from scones.search.lattice import Lattice
 from scones.search.options import LENGTH_PENALTY
-from scones.search.positions import Position, positions
+from scones.search.positions import Position, measures, positions
 from scones.search.prefix import Given, Prefix, Prefixes, shown
 from scones.search.searcher import (
     Hypothesis,
@@ -49,6 +52,7 @@ TooLong = Literal["error", "cut", "skip"]
 Search = Literal["greedy", "beam", "exact", "all"]
 Fact = TypeVar("Fact")
 
+_LIKELY = 0.1
 _POSITIONS = 512
 """Tokens read at once: every score of every one of them is looked at."""
 
@@ -79,6 +83,16 @@ class Translation:
     """False where the length limit cut the translation."""
     segmentations: int = 1
     """In how many ways of cutting it into pieces it was found; the best of them stands here."""
+    ambiguity: float | None = None
+    """How many next tokens are right, if any is: the mean over its positions.
+
+    This, doubt and confidence come with the scores of a calibrated model, and with `judge`. None
+    of a translation that was cut.
+    """
+    doubt: float | None = None
+    """How probable it is that no next token is right: the mean over its positions."""
+    confidence: float | None = None
+    """How probable it is that it is acceptable, if the model is calibrated (docs/confidence.md)."""
 
     @property
     def probability(self) -> float | None:
@@ -104,14 +118,28 @@ def _joined(parts: Sequence[tuple[str, Translation]]) -> Translation:
         tokens += [*one.tokens, *["</s>"] * one.finished]
     log_probs = [one.log_prob for one in found if one.log_prob is not None]
     terms = [one.token_log_probs for one in found if one.token_log_probs is not None]
+    confidences = [one.confidence for one in found if one.confidence is not None]
+    text = "".join(texts)
     return Translation(
-        "".join(texts),
+        text if text.strip() else "",
         tuple(tokens[: len(tokens) - found[-1].finished]),
         math.fsum(log_probs) if len(log_probs) == len(found) else None,
         tuple(chain.from_iterable(terms)) if len(terms) == len(found) else None,
         all(one.finished for one in found),
         math.prod(one.segmentations for one in found),
+        _mean_over_tokens([one.ambiguity for one in found], found),
+        _mean_over_tokens([one.doubt for one in found], found),
+        math.prod(confidences) if len(confidences) == len(found) else None,
     )
+
+
+def _mean_over_tokens(values: Sequence[float | None], found: Sequence[Translation]) -> float | None:
+    """Of sentences' values, if all are known."""
+    known = [value for value in values if value is not None]
+    lengths = [len(one.tokens) + 1 for one in found]
+    if len(known) < len(values):
+        return None
+    return sum(map(operator.mul, known, lengths)) / sum(lengths)
 
 
 @dataclass(frozen=True)
@@ -319,6 +347,10 @@ class Translator:
         self.source_language = opened.facts.source_language
         self.target_language = opened.facts.target_language
         self._sizes = opened.sizes
+        self.calibration: Calibration | None = None
+        if opened.facts.confidence is not None:
+            origin = f"{opened.config.path} is damaged: confidence"
+            self.calibration = Calibration.from_json(opened.facts.confidence, origin)
         self._searcher = searcher
         self._weights = weights
 
@@ -328,6 +360,14 @@ class Translator:
             f"<scones.Translator {self.name}: {direction}, {self.output}, {len(self.subwords):,} "
             f"pieces, {sizes.encoder_layers}+{sizes.decoder_layers} layers of {sizes.size}>"
         )
+
+    @property
+    def likely(self) -> float:
+        """The least probability of what `search="all"` lists unless told otherwise.
+
+        Of what is at least so probable, calibration found three quarters acceptable; else 0.1.
+        """
+        return (self.calibration and self.calibration.threshold) or _LIKELY
 
     @cached_property
     def model(self) -> Transformer:
@@ -378,21 +418,25 @@ class Translator:
         max_tokens: int | None = None,
         too_long: TooLong = "error",
         first_number: int = 1,
-        threshold: float = 0.1,
+        threshold: float | None = None,
         max_states: int = 1_000_000,
         max_seconds: float | None = None,
+        ambiguity: bool | None = None,
         split: bool = False,
         prefix: Given | Sequence[Given] | None = None,
     ) -> list[list[Translation]]:
         """Translate sentences: a list for each, of up to `n_best` translations, the best first.
 
         "exact" gives the most probable translations of all, "all" every one whose probability is
-        at least `threshold`; both within limits, and `exact` tells whether those were reached.
+        at least `threshold`, by default the translator's own (`likely`); both within limits, and
+        `exact` tells whether those were reached.
         Every text is listed once, with the score of its best segmentation. "exact" counts `n_best`
         texts; "beam" merges what it has found, so that fewer than `n_best` may be left. It ranks by
         log-probability / length**`length_penalty`, which is 1 unless it is given.
 
         With `scores=False` greedy search skips the activation altogether and `log_prob` is None.
+        With scores, `ambiguity` tells whether ambiguity and doubt are read too, for which most
+        searches need a second pass; by default they are of calibrated models.
         `max_tokens` bounds the padded tokens of a batch; by default it suits the device. A
         sentence longer than the model's limit
         is an error, is cut (`too_long="cut"`) or gets an empty translation ("skip"), the latter
@@ -423,7 +467,7 @@ class Translator:
 
             options = ExactOptions(
                 n_best,
-                threshold if search == "all" else None,
+                (threshold or self.likely) if search == "all" else None,
                 max_states=max_states,
                 max_seconds=max_seconds,
             )
@@ -433,8 +477,16 @@ class Translator:
             return [exactly[index].translations for index in range(len(sentences))]
         if length_penalty is None:
             length_penalty = LENGTH_PENALTY
+        if ambiguity is None:
+            ambiguity = self.calibration is not None
         plainly = SearchOptions(
-            search, beam_size, n_best, length_penalty, max_tokens=max_tokens, scores=scores
+            search,
+            beam_size,
+            n_best,
+            length_penalty,
+            max_tokens=max_tokens,
+            scores=scores,
+            ambiguities=scores and ambiguity,
         )
         numbers = range(first_number, first_number + len(sentences))
         if split:
@@ -472,9 +524,10 @@ class Translator:
         # Empty sentences never reach a model: what it would make of them is not defined.
         results = [[_NOTHING] for _ in sentences]
         texts = iter(self.subwords.decode([one.tokens for several in found for one in several]))
-        for index, hypotheses in zip(real, found, strict=True):
+        measured = self._measured(sources, found) if options.ambiguities else [None] * len(found)
+        for index, hypotheses, known in zip(real, found, measured, strict=True):
             spelled = [next(texts) for _ in hypotheses]
-            results[index] = self._translations(hypotheses, spelled, numbers[index])
+            results[index] = self._translations(hypotheses, spelled, numbers[index], known)
         return results
 
     def exact(
@@ -533,7 +586,12 @@ class Translator:
                 prefixes=prefixes,
             ):
                 texts = self.subwords.decode([one.tokens for one in found.hypotheses])
-                translations = self._translations(found.hypotheses, texts, numbers[real[index]])
+                measured = None
+                if self.calibration is not None:
+                    (measured,) = self._measured([sources[index]], [found.hypotheses])
+                translations = self._translations(
+                    found.hypotheses, texts, numbers[real[index]], measured
+                )
                 yield real[index], ExactTranslations(translations, found.certificate)
 
     def _found(
@@ -598,7 +656,7 @@ class Translator:
         """The log-probability of each target token, the end of sentence last."""
         from scones.search.engine import token_scores
 
-        return self._read(pairs, partial(token_scores, self.output), max_tokens)
+        return self._read(*self._pairs(pairs), partial(token_scores, self.output), max_tokens)
 
     def positions(
         self, pairs: Sequence[tuple[str, str]], share: float = 0.1
@@ -610,11 +668,28 @@ class Translator:
         """
         if not 0 < share <= 1:
             raise SconesError(f"share must be above 0 and at most 1, not {share}.")
-        return self._read(pairs, partial(positions, self.output, self.subwords, share), _POSITIONS)
+        read = partial(positions, self.output, self.subwords, share)
+        return self._read(*self._pairs(pairs), read, _POSITIONS)
+
+    def judge(self, pairs: Sequence[tuple[str, str]]) -> list[Translation]:
+        """The targets as if they had been found: with scores, ambiguity, doubt and confidence."""
+        sources, targets = self._pairs(pairs)
+        judged = []
+        facts = self._read(sources, targets, partial(measures, self.output), _POSITIONS)
+        for source, ids, rows, (_, text) in zip(sources, targets, facts, pairs, strict=True):
+            numbers = _Measured(len(source), *zip(*rows, strict=True))
+            given = Hypothesis(tuple(ids), math.fsum(numbers.terms), numbers.terms, True)
+            judged += self._translations([given], [text], 0, [numbers])
+        return judged
+
+    def _pairs(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[list[int]], list[list[int]]]:
+        sources = self._encode([source for source, _ in pairs], name="Source")
+        return sources, self._encode([target for _, target in pairs], name="Target")
 
     def _read(
         self,
-        pairs: Sequence[tuple[str, str]],
+        sources: Sources,
+        targets: Sources,
         read: Callable[[torch.Tensor, torch.Tensor], list[Fact]],
         max_tokens: int | None = None,
     ) -> list[list[Fact]]:
@@ -623,13 +698,11 @@ class Translator:
             raise SconesError("An export for CTranslate2 gives no scores; use the model folder.")
         from scones.search.engine import padded, read_batch
 
-        sources = self._encode([source for source, _ in pairs], name="Source")
-        targets = self._encode([target for _, target in pairs], name="Target")
         lengths = [
             max(len(source), len(target)) + 1
             for source, target in zip(sources, targets, strict=True)
         ]
-        results: list[list[Fact]] = [[] for _ in pairs]
+        results: list[list[Fact]] = [[] for _ in sources]
         model = self._weights.fastest
         # Prepacked products need no large batches, whose logits would not fit a CPU's caches.
         most = max_tokens or (8192 if model.head is None else 512)
@@ -640,6 +713,35 @@ class Translator:
             for index, row in zip(batch, facts, strict=True):
                 results[index] = row
         return results
+
+    def _measured(
+        self, sources: Sources, found: Sequence[Sequence[Hypothesis]]
+    ) -> list[list[_Measured | None]]:
+        """The numbers of each hypothesis, as the search told them or else read in a second pass.
+
+        None for what was cut, and of an export, for what the search did not tell.
+        """
+        measured = [
+            [_Measured.told(source, one) for one in several]
+            for source, several in zip(sources, found, strict=True)
+        ]
+        if self._weights is None:
+            return measured
+        left = [
+            (index, place)
+            for index, several in enumerate(found)
+            for place, one in enumerate(several)
+            if one.finished and measured[index][place] is None
+        ]
+        facts = self._read(
+            [sources[index] for index, _ in left],
+            [found[index][place].tokens for index, place in left],
+            partial(measures, self.output),
+            _POSITIONS,
+        )
+        for (index, place), rows in zip(left, facts, strict=True):
+            measured[index][place] = _Measured(len(sources[index]), *zip(*rows, strict=True))
+        return measured
 
     def _encode(
         self,
@@ -665,24 +767,58 @@ class Translator:
         return ids
 
     def _translations(
-        self, found: Sequence[Hypothesis], texts: Sequence[str], number: int
+        self,
+        found: Sequence[Hypothesis],
+        texts: Sequence[str],
+        number: int,
+        measured: Sequence[_Measured | None] | None = None,
     ) -> list[Translation]:
         """What a search found for a sentence, the best first: every text once."""
-        segmentations: dict[str, list[Hypothesis]] = {}
-        for one, text in zip(found, texts, strict=True):
-            segmentations.setdefault(text, []).append(one)
+        segmentations: dict[str, list[int]] = {}
+        for place, text in enumerate(texts):
+            segmentations.setdefault(text, []).append(place)
         cut = next((one for one in found if not one.finished), None)
         if cut is not None:
             fact = f"its translation was cut at the limit of {len(cut.tokens):,} pieces"
             logger.warning("Sentence %s: %s.", number, fact)
-        return [
-            Translation(
-                text,
-                tuple(self.subwords.pieces(best.tokens)),
-                best.log_prob if best.finished else None,
-                best.token_log_probs,
-                best.finished,
-                1 + len(others),
+        translations = []
+        for text, (place, *others) in segmentations.items():
+            best, numbers = found[place], measured[place] if measured else None
+            translations.append(
+                Translation(
+                    text,
+                    tuple(self.subwords.pieces(best.tokens)),
+                    best.log_prob if best.finished else None,
+                    best.token_log_probs,
+                    best.finished,
+                    1 + len(others),
+                    **({} if numbers is None else self._judged(text, numbers)),
+                )
             )
-            for text, (best, *others) in segmentations.items()
-        ]
+        return translations
+
+    def _judged(self, text: str, numbers: _Measured) -> dict[str, float | None]:
+        ambiguity, doubt = fmean(numbers.ambiguities), fmean(numbers.doubts)
+        confidence = None
+        if self.calibration is not None:
+            known = features(text, numbers.source, numbers.terms, ambiguity, doubt)
+            (confidence,) = self.calibration.confidence([known])
+        return {"ambiguity": ambiguity, "doubt": doubt, "confidence": confidence}
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """What a model says at each token of a translation, the end of sentence last."""
+
+    source: int
+    """Pieces of the source."""
+    terms: tuple[float, ...]
+    ambiguities: tuple[float, ...]
+    doubts: tuple[float, ...]
+
+    @classmethod
+    def told(cls, source: Sequence[int], found: Hypothesis) -> _Measured | None:
+        """What the search told by itself."""
+        if found.token_log_probs is None or found.ambiguities is None or found.doubts is None:
+            return None
+        return cls(len(source), found.token_log_probs, found.ambiguities, found.doubts)

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import pydoc
 import runpy
 import subprocess
 import sys
@@ -17,7 +18,7 @@ MODULES = sorted(ROOT.rglob("*.py"))
 # From left to right; a station imports from stations to its left. What is not a station (errors,
 # files, options and the like) stands left of all.
 STATIONS = ["text", "kernels", "outputs", "model", "search", "bridges", "evaluation"]
-STATIONS += ["translator", "analysis", "training", "ibm3", "cli"]
+STATIONS += ["translator", "analysis", "training", "ibm3", "serving", "cli"]
 
 
 def name_of(path):
@@ -29,6 +30,13 @@ def test_public_names_are_there():
     assert all(getattr(scones, name) is not None for name in scones.__all__)
     with pytest.raises(AttributeError, match="'sconse'"):
         scones.sconse  # noqa: B018
+
+
+def test_help_and_tab_show_the_public_names():
+    assert {name for name in dir(scones) if name[0] != "_"} == {*scones.__all__} - {"__version__"}
+    page = pydoc.render_doc(scones, renderer=pydoc.plaintext)
+    for name in ("class Translator", "load(", "scones_loss(", 'scones.load("pocket-de-en")'):
+        assert name in page
 
 
 def test_importing_the_package_costs_nothing():

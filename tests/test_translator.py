@@ -2,6 +2,7 @@
 
 import math
 import random
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -149,6 +150,41 @@ def test_segmentations_of_one_text_are_one_translation(monkeypatch):
     assert lattice["segmentations"] == sum(one.segmentations for one in exact.translations)
 
 
+@pytest.mark.parametrize("options", [{}, {"search": "beam"}, {"scores": False}])
+def test_a_text_is_put_together_from_its_sentences(translator, sentences, options):
+    pytest.importorskip("sentencex")
+    one, two, three = (f"{text.rstrip('.!?')}." for text in sentences[:3])
+    texts = [f"  {one} \t{two}\n\n{three} ", " ", two]
+    (whole,), (nothing,), (single,) = translator.translate(texts, **options, split=True)
+    parts = [found[0] for found in translator.translate([one, two, three], **options)]
+    first, second, third = (part.text for part in parts)
+    assert whole.text == f"  {first} \t{second}\n\n{third} "
+    assert nothing == Translation("", (), None, None)
+    assert same([[single]], [[parts[1]]])
+    assert whole.finished == all(part.finished for part in parts)
+    if options.get("scores", True):
+        terms = [term for part in parts for term in part.token_log_probs]
+        assert whole.token_log_probs == pytest.approx(terms, abs=1e-4)
+        assert len(whole.tokens) == len(terms) - parts[-1].finished
+    if whole.log_prob is not None:
+        assert whole.log_prob == pytest.approx(sum(part.log_prob for part in parts), abs=1e-4)
+
+
+def test_a_sentence_that_is_too_long_is_named_by_its_text(translator):
+    pytest.importorskip("sentencex")
+    with pytest.raises(SconesError, match="Sentence 8 has"):
+        translator.translate(["Ja. Ja.", f"Ja. {'Tee ' * 900}"], split=True, first_number=7)
+
+
+def test_a_translator_shows_what_it_is(translator):
+    layer = type(translator.output).__name__
+    assert re.fullmatch(
+        rf"<scones.Translator {layer.lower()}: de → en, {layer}\(.*\), 500 pieces, 1\+1 layers of "
+        r"\d+>",
+        repr(translator),
+    )
+
+
 def test_the_longest_sentence_that_fits_is_taken(translator):
     limit = translator.model.config.max_length - 1
     (piece,) = {ids[0] for ids in translator.subwords.encode(["Tee Tee"])}
@@ -189,6 +225,8 @@ def test_scores_do_not_feel_their_neighbours(translator, tea_pairs):
         ({"search": "beam", "beam_size": 0}, "beam_size must be at least 1, not 0"),
         ({"max_tokens": 0}, "max_tokens must be at least 1"),
         ({"too_long": "shorten"}, "too_long 'shorten' is not known"),
+        ({"split": True, "search": "all"}, "leave out split=True"),
+        ({"split": True, "search": "beam", "n_best": 2}, "leave out split=True"),
     ],
 )
 def test_a_wrong_option_is_refused(translator, options, said):

@@ -17,7 +17,7 @@ scones export "runs/$name" "$out" --to pocket --overwrite
 for set in tatoeba/test.de-en "newstest/newstest2019.$pair" europarl/test.de-en msdocs/test; do
     for search in greedy beam; do
         result=$scores/${set//\//.}.$search
-        xz -dc "$SCONES_DATA/$set.${pair%-*}.xz" | scones translate "$out" --search $search > "$result.txt"
+        scones translate "$out" "$SCONES_DATA/$set.${pair%-*}.xz" --search $search --no-split > "$result.txt"
         scones evaluate -m bleu -r "$SCONES_DATA/$set.${pair#*-}.xz" "$result.txt" --json > "$result.json"
     done
 done

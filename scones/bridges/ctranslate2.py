@@ -27,6 +27,7 @@ from scones.hardware import threads
 from scones.model.config import ModelConfig, sinusoids
 from scones.model.folder import SUBWORDS, FolderConfig, OpenedFolder, Weights
 from scones.options import from_section
+from scones.search.positions import CANDIDATE, of_candidates
 from scones.search.searcher import (
     Hypothesis,
     SearchOptions,
@@ -73,9 +74,7 @@ def library() -> Any:
     if _has_avx512():
         # It uses them only if told to; int8 is a tenth faster with them.
         os.environ.setdefault("CT2_FORCE_CPU_ISA", "AVX512")
-    import ctranslate2
-
-    return ctranslate2
+    return optional_import("ctranslate2", "This needs CTranslate2: pip install ctranslate2.")
 
 
 def _has_avx512() -> bool:
@@ -349,14 +348,20 @@ class CTranslate2Searcher:
         ids = [[self._ids[piece] for piece in pieces] for pieces in answer.hypotheses]
         if answer.logits:
             (tokens,) = ids
-            terms = self._output.scores_of_rows(_rows(answer), tokens)
-            return [hypothesis(tokens, terms, limit)]
-        found = [hypothesis(tokens, None, limit) for tokens in ids]
+            rows = _rows(answer)
+            found = hypothesis(tokens, self._output.scores_of_rows(rows, tokens), limit)
+            if options.ambiguities and found.finished:
+                rows = rows[: len(found.tokens) + 1]
+                chances = self._output.candidates_of_rows(rows, CANDIDATE)
+                ambiguities, doubts = zip(*map(of_candidates, chances), strict=True)
+                found = replace(found, ambiguities=ambiguities, doubts=doubts)
+            return [found]
+        several = [hypothesis(tokens, None, limit) for tokens in ids]
         if options.length_penalty or not answer.scores:
-            return found
+            return several
         return [
             replace(one, log_prob=score) if one.finished else one
-            for one, score in zip(found, answer.scores, strict=True)
+            for one, score in zip(several, answer.scores, strict=True)
         ]
 
 

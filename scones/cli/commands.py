@@ -47,6 +47,7 @@ _COMMANDS = (
     ("Use a model", "info", ("info",)),
     ("Use a model", "export", ("export", "shortlist")),
     ("Judge", "evaluate", ("evaluate",)),
+    ("Judge", "calibrate", ("calibrate",)),
     ("Judge", "analyze", ("compare", "analyze")),
     ("Experiments", "replication", ("replicate", "synthetic")),
     ("Experiments", "ibm3", ("ibm3",)),
@@ -305,7 +306,8 @@ def _as_flags(sentence: str, flags: Iterable[Flag]) -> str:
         if flag.is_argument:
             continue
         name = flag.field.name
-        sentence = re.sub(rf"\b{name}=(?:True|'(\w+)')", rf"{flag.written} \1", sentence)
+        sentence = re.sub(rf"\b{name}=True", flag.written, sentence)
+        sentence = re.sub(rf"\b{name}='(\w+)'", rf"{flag.written} \1", sentence)
         if "_" in name:
             sentence = re.sub(rf"(?<![\w'/.-]){name}(?!\w|[/.-]\w)", flag.written, sentence)
     return sentence

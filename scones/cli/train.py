@@ -147,7 +147,8 @@ def tune(options: Tune) -> None:
     if is_first():
         title = "α by greedy BLEU on the development set"
         shown = table(*result.table(), text=(2, 3), title=title)
-        answer(options.as_json, result.to_json(), shown)
+        none = ["None is chosen: all have 0 BLEU; train longer."] if result.best is None else []
+        answer(options.as_json, result.to_json(), shown, *none)
 
 
 @dataclass(frozen=True, kw_only=True)

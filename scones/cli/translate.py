@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,9 @@ from scones.search.options import SearchFlags
 
 if TYPE_CHECKING:
     from scones.translator import Translation, Translator
+
+
+logger = logging.getLogger("scones")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,17 +53,25 @@ class Translate(TranslatingFlags, SearchFlags, VerifyFlag, JsonFlag):
         "scores stay exact under SCONES; under softmax they share all the probability.",
         only=("search", "greedy", "beam"),
     )
-    threshold: float = option(
-        0.1,
-        "The least probability of a translation (all).",
-        above=0,
-        most=1,
-        only=("search", "all"),
-    )
     prefix: str | None = option(
         None,
         "What every translation begins with; its last word may go on, unless a space follows.",
         metavar="TEXT",
+    )
+    threshold: float | None = option(
+        None,
+        "The least probability of a translation (all); by default the one from which on a "
+        "calibrated model's are mostly acceptable, else 0.1.",
+        above=0,
+        most=1,
+        only=("search", "all"),
+    )
+    min_confidence: float | None = option(
+        None,
+        "Leave out what is less probably acceptable than this: an empty line, with a warning. "
+        "For calibrated models (scones calibrate).",
+        least=0,
+        most=1,
     )
 
     @property
@@ -88,7 +100,7 @@ def translate(options: Translate) -> None:
         scones translate runs/de-en --search beam --n-best 5 < input.de
         scones translate runs/de-en --json < input.de > output.jsonl
         scones translate runs/de-en --search all --threshold 0.2 < input.de
-        scones translate pocket-de-en --prefix "I am sor" <<< "Es tut mir leid."
+        scones translate pocket-de-en --prefix "I am sor" < input.de
         torchrun --nproc-per-node 4 -m scones translate runs/de-en < input.de
     """
     from scones.processes import connected
@@ -105,6 +117,8 @@ def translate(options: Translate) -> None:
             options.verify,
         )
         with translator.shared(processes) as reads_and_writes:
+            if options.min_confidence is not None:
+                check_calibrated(translator, options.model)
             if reads_and_writes:
                 _answer_all(translator, options, options.chunk * processes.count)
 
@@ -150,6 +164,7 @@ def _answer(translator: Translator, options: Translate, lines: list[tuple[int, s
     several = options.search == "all" or options.n_best > 1
     for index, translations, known in _found(translator, options, lines):
         number, source = lines[index]
+        translations = _sure(translations, options, number)
         if options.as_json:
             facts = {"source": source, "translations": [_facts(found) for found in translations]}
             _write(json.dumps(facts | known, ensure_ascii=False))
@@ -158,7 +173,7 @@ def _answer(translator: Translator, options: Translate, lines: list[tuple[int, s
                 score = "" if found.log_prob is None else f"{found.log_prob:.4f}"
                 _write(f"{number}\t{score}\t{found.text}")
         else:
-            _write(translations[0].text)
+            _write(translations[0].text if translations else "")
         if options.exactly:  # the next may take long
             sys.stdout.flush()
     sys.stdout.flush()
@@ -173,7 +188,8 @@ def _found(
         from scones.search.exact import in_order
 
         limits = options.exact_options(
-            options.n_best, options.threshold if options.search == "all" else None
+            options.n_best,
+            (options.threshold or translator.likely) if options.search == "all" else None,
         )
         exact = translator.exact(
             texts,
@@ -196,7 +212,7 @@ def _found(
         beam_size=options.beam_size,
         n_best=options.n_best,
         length_penalty=options.length_penalty,
-        scores=options.as_json,
+        scores=options.as_json or options.min_confidence is not None,
         max_tokens=options.max_tokens,
         too_long=options.too_long,
         first_number=first_number,
@@ -205,6 +221,24 @@ def _found(
     )
     for index, translations in enumerate(results):
         yield index, translations, {}
+
+
+def _sure(found: list[Translation], options: Translate, number: int) -> list[Translation]:
+    """What is sure enough, with a warning where nothing is; an empty sentence needs no judge."""
+    least = options.min_confidence
+    if least is None or not any(one.text for one in found):
+        return found
+    sure = [one for one in found if (one.confidence or 0) >= least]
+    if not sure:
+        most = max(one.confidence or 0 for one in found)
+        fact = f"its confidence is {most:.2f}, below {least:g}: it is left empty"
+        logger.warning("Sentence %s: %s.", number, fact)
+    return sure
+
+
+def check_calibrated(translator: Translator, model: Path) -> None:
+    if translator.calibration is None:
+        raise SconesError(f"{model} is not calibrated; fit its confidence by scones calibrate.")
 
 
 def _write(line: str) -> None:
@@ -220,6 +254,9 @@ def _facts(found: Translation) -> dict[str, Any]:
         "probability": found.probability,
         "finished": found.finished,
         "segmentations": found.segmentations,
+        "ambiguity": found.ambiguity,
+        "doubt": found.doubt,
+        "confidence": found.confidence,
         "tokens": [
             {"piece": piece, "log_prob": term, "probability": math.exp(term)}
             for piece, term in zip(pieces, found.token_log_probs or (), strict=False)
@@ -235,13 +272,23 @@ class Score(DeviceFlag, DosFlag, JsonFlag):
     source: Path = argument("Sentences, one per line.", "SOURCE")
     target: Path = argument("Their translations.", "TARGET")
     max_tokens: int = option(8192, "Padded tokens of a batch.")
+    confidence: bool = option(
+        False,
+        "Print a second column, separated by a tab: how probable it is that the translation is "
+        "acceptable. For calibrated models (scones calibrate).",
+        flags=("--confidence",),
+    )
+
+
+_SCORED = ("log_prob", "probability", "token_log_probs", "ambiguity", "doubt", "confidence")
 
 
 def score(options: Score) -> None:
     """Print the log-probability of given translations, one per line.
 
     In: SOURCE and TARGET, as many lines each. Out: log P(z = 1 | x) of each pair, in order; with
-    --json an object per line, which holds the terms of all tokens too.
+    --json an object per line, which holds the terms of all tokens too, ambiguity, doubt and, of a
+    calibrated model, confidence.
 
         scones score runs/de-en test.de test.en > scores.txt
         scones score runs/de-en test.de test.en --json > scores.jsonl
@@ -252,14 +299,14 @@ def score(options: Score) -> None:
     sources, targets = read_aligned([options.source, options.target], dos=options.dos)
     pairs = list(zip(sources, targets, strict=True))
     translator = load(options.model, options.device)
-    for terms in translator.score_tokens(pairs, options.max_tokens):
-        log_prob = math.fsum(terms)
-        if options.as_json:
-            facts = {
-                "log_prob": log_prob,
-                "probability": math.exp(log_prob),
-                "token_log_probs": terms,
-            }
-            typer.echo(json.dumps(finite(facts)))
-        else:
+    if options.confidence:
+        check_calibrated(translator, options.model)
+    if not options.as_json and not options.confidence:
+        for log_prob in translator.score(pairs, options.max_tokens):
             typer.echo(f"{log_prob:.6f}")
+        return
+    for found in translator.judge(pairs):
+        if options.as_json:
+            typer.echo(json.dumps(finite({name: getattr(found, name) for name in _SCORED})))
+        else:
+            typer.echo(f"{found.log_prob:.6f}\t{found.confidence:.4f}")

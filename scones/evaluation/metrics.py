@@ -76,6 +76,18 @@ def score(
     return Score(learned.name, value, f"nrefs:1|{learned.signature}")
 
 
+def sentence_chrf(hypotheses: Texts, references: ReferenceSets) -> list[float]:
+    """ChrF of each sentence alone, from 0 to 100: the best that any of its references gives it."""
+    from sacrebleu.metrics.chrf import CHRF
+
+    check_references(hypotheses, references)
+    chrf = CHRF()
+    return [
+        chrf.sentence_score(text, [one for one in known if one is not None]).score
+        for text, known in zip(hypotheses, zip(*references, strict=True), strict=True)
+    ]
+
+
 def sacrebleu_metric(metric: str, references: ReferenceSets, *, tokenize: str = "13a") -> Metric:
     """sacreBLEU's own object for `metric`, with the references already counted in it."""
     # Late, so that a command line that only mentions metrics starts at once.

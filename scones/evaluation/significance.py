@@ -154,7 +154,7 @@ def _compare(
                 mean=float(resampled_SR[index].mean()),
                 low=low,
                 high=high,
-                p=_p_value(resampled_SR[index] - resampled_SR[0], scores_S[index] - scores_S[0])
+                p=p_value(resampled_SR[index] - resampled_SR[0], scores_S[index] - scores_S[0])
                 if index > 0
                 else None,
                 signature=measure.signature,
@@ -174,7 +174,7 @@ def _interval(scores_R: np.ndarray) -> tuple[float, float]:
     return float(ordered[cut]), float(ordered[-1 - cut])
 
 
-def _p_value(differences_R: np.ndarray, difference: float) -> float:
+def p_value(differences_R: np.ndarray, difference: float) -> float:
     """How often the resampled difference strays from its mean by the real difference or more.
 
     Counting "or more" gives a system that equals the baseline p = 1.

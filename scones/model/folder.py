@@ -105,6 +105,8 @@ class ModelFacts:
     scones_version: str | None = None
     scores: dict[str, Any] | None = None
     """On the development set."""
+    confidence: dict[str, Any] | None = None
+    """What `scones calibrate` fitted (`scones.evaluation.calibration`)."""
 
     # What people add (`scones export --card`), for the model card.
     name: str | None = None
@@ -368,6 +370,12 @@ class ModelFolder:
         return None
 
 
+def keep_confidence(config: FolderConfig, confidence: dict[str, Any]) -> None:
+    """Write what was fitted for a model into its config.json, in one step."""
+    section = config.pegasus["scones"] | {"confidence": confidence}
+    write_json(config.path, config.pegasus | {"scones": section})
+
+
 def _withdraw_digests(folder: Path) -> None:
     """Let a run's model promise nothing of its files while they are replaced one by one.
 
@@ -460,8 +468,8 @@ def store_again(
             f"{config.folder} is an export itself; export the model folder it came from."
         )
     folder = ModelFolder.load(config)
-    # Whoever writes it elsewhere says how it is called there.
-    folder.facts = replace(folder.facts, **{"name": None, **(metadata or {})})
+    # Whoever writes it elsewhere says how it is called there; its confidence is of its arithmetic.
+    folder.facts = replace(folder.facts, confidence=None, **{"name": None, **(metadata or {})})
     folder.save(target, overwrite=overwrite, storage=storage)
     written = ModelFolder.load(target).model.state_dict()
     weights = folder.model.state_dict()

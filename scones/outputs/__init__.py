@@ -46,7 +46,7 @@ Layer = TypeVar("Layer", bound="type[OutputLayer]")
 Reduction = Literal["mean", "sentence_mean", "sum", "none"]
 
 Rows: TypeAlias = "Sequence[NDArray[np.float32]]"
-"""Logits (V) of each of several tokens."""
+"""Logits (V), or what is made of them, of each of several tokens."""
 
 DEFAULT = "scones"
 
@@ -65,6 +65,7 @@ _FASTER = {
     "scores_of": "log_scores",
     "above": "log_scores",
     "scores_of_rows": "log_scores",
+    "candidates_of_rows": "log_scores",
 }
 """What a layer may do faster, and what it has to agree with."""
 
@@ -249,6 +250,13 @@ class OutputLayer(Checked, ABC):
         logits_NV = torch.stack([torch.from_numpy(row) for row in rows])
         found: list[float] = self.scores_of(logits_NV, torch.tensor(tokens)).tolist()
         return found
+
+    def candidates_of_rows(self, rows: Rows, share: float) -> Rows:
+        """The probabilities, row by row, that are at least this share of the row's best one."""
+        import torch
+
+        chances_NV = self.log_scores(torch.stack([torch.from_numpy(row) for row in rows])).exp()
+        return [row[row >= share * row.max()] for row in chances_NV.numpy()]
 
     # What it says of itself to the rest of the world.
 

@@ -93,6 +93,12 @@ class Scones(OutputLayer):
         scores: list[float] = (-np.logaddexp(0, -np.array(chosen, np.float64))).tolist()
         return scores
 
+    def candidates_of_rows(self, rows: Rows, share: float) -> Rows:
+        """Compare raw logits: σ(z) ≥ s·σ(m) where exp(-z) ≤ (1 + exp(-m)) / s − 1."""
+        floors = (-np.log((1 + np.exp(-float(row.max()))) / share - 1) for row in rows)
+        likely = (row[row >= floor] for row, floor in zip(rows, floors, strict=True))
+        return [1 / (1 + np.exp(-logits)) for logits in likely]
+
     @property
     def logits_note(self) -> str:
         return (

@@ -69,3 +69,7 @@ class Softmax(OutputLayer):
             norm = largest + np.log(np.exp(row - largest).sum(dtype=np.float64))
             scores.append(float(row[token] - norm))
         return scores
+
+    def candidates_of_rows(self, rows: Rows, share: float) -> Rows:
+        shares = (np.exp(row - row.max()) for row in rows)
+        return [row[row >= share] / row.sum(dtype=np.float64) for row in shares]

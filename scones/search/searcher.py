@@ -24,6 +24,8 @@ class SearchOptions(SearchFlags):
     _: KW_ONLY
     scores: bool = True
     """Whether greedy search computes log-probabilities."""
+    ambiguities: bool = False
+    """Whether an engine that can tell them cheaply is to tell them too."""
     max_memory: int | None = None
     """Bytes that a GPU may take for it; None: what suits the device. A CPU never takes much."""
 
@@ -70,6 +72,10 @@ class Hypothesis:
     """Its terms, one per token, the end of sentence last."""
     finished: bool
     """False where the length limit cut it."""
+    ambiguities: tuple[float, ...] | None = None
+    """Of each token, the end of sentence last; None where the search did not tell."""
+    doubts: tuple[float, ...] | None = None
+    """Likewise."""
 
 
 def hypothesis(

@@ -6,6 +6,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from scones.search.lattice import Lattice
@@ -22,38 +23,16 @@ _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
 def sentence(source: str, found: Translation, positions: Sequence[Position] = ()) -> Json:
     """A translation and, where they are known, its tokens."""
+    texts = _texts([one.piece for one in positions])
     return {
         "source": source,
         "text": found.text,
         "log_prob": found.log_prob,
         "probability": found.probability,
-        "confidence": None,
+        "confidence": found.confidence,
+        "ambiguity": fmean(one.ambiguity for one in positions) if positions else None,
+        "doubt": fmean(one.doubt for one in positions) if positions else None,
         "finished": found.finished,
-        **_told(positions),
-    }
-
-
-def judged(source: str, translation: str, positions: Sequence[Position]) -> Json:
-    """What a model says of somebody's translation."""
-    log_prob = math.fsum(one.log_prob for one in positions)
-    return {
-        "source": source,
-        "text": translation,
-        "log_prob": log_prob,
-        "probability": math.exp(log_prob),
-        "confidence": None,
-        "finished": True,
-        **_told(positions),
-    }
-
-
-def _told(positions: Sequence[Position]) -> Json:
-    if not positions:
-        return {"ambiguity": None, "doubt": None, "tokens": []}
-    texts = _texts([one.piece for one in positions])
-    return {
-        "ambiguity": math.fsum(one.ambiguity for one in positions) / len(positions),
-        "doubt": max(one.doubt for one in positions),
         "tokens": [_token(one, text) for one, text in zip(positions, texts, strict=True)],
     }
 
@@ -127,7 +106,7 @@ def _grouped(translations: Sequence[Translation]) -> list[Json]:
             "text": best.text,
             "log_prob": best.log_prob,
             "probability": best.probability,
-            "confidence": None,
+            "confidence": best.confidence,
             "variants": [{"text": one.text, "probability": one.probability} for one in others],
         }
         for best, *others in groups.values()

@@ -16,7 +16,7 @@ from fastapi.routing import APIRouter
 from prometheus_client import Gauge, generate_latest
 from starlette.exceptions import HTTPException
 
-from scones.serving import schema
+from scones.serving import OURS, schema
 from scones.serving.answers import Json
 from scones.serving.guard import Guard, Metrics, Refused
 from scones.serving.hall import ERRORS, Hall, TheHall, allowed, explained
@@ -223,7 +223,12 @@ def application(hall: Hall, origins: Sequence[str] = ()) -> Guard:
             lane.close()
 
     app = FastAPI(
-        title="SCONES", version=__version__, docs_url=None, redoc_url=None, lifespan=running
+        title="SCONES",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=running,
+        redirect_slashes=False,
     )
     app.state.hall, app.state.metrics = hall, Metrics()
     waiting = Gauge(
@@ -246,7 +251,7 @@ def application(hall: Hall, origins: Sequence[str] = ()) -> Guard:
 def _answer_to(request: Request, problem: Exception) -> Response:
     """One sentence, whatever went wrong."""
     headers: dict[str, str] = {}
-    status, sentence = 500, "Something went wrong here; the server's log knows more."
+    status, sentence = 500, OURS
     if isinstance(problem, Refused):
         status, sentence = problem.status, str(problem)
     elif isinstance(problem, Busy):

@@ -7,10 +7,8 @@ import contextlib
 import hashlib
 import hmac
 import json
-import logging
 import re
 import time
-import traceback
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -18,9 +16,8 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from scones.errors import SconesError
+from scones.serving import tell_of_error
 from scones.serving.limits import Limits
-
-logger = logging.getLogger("scones")
 
 _DEPTH = 16
 """Brackets within brackets in JSON."""
@@ -118,8 +115,7 @@ class Guard:
         except _Gone:
             pass
         except Exception:  # it was answered: the one sentence of a 500
-            for line in traceback.format_exc().splitlines():
-                logger.error("%s", line.encode("unicode_escape").decode())
+            tell_of_error()
         path = getattr(scope.get("route"), "path", "other")
         self._metrics.requests.labels(path, str(status)).inc()
         self._metrics.seconds.labels(path).observe(time.perf_counter() - began)

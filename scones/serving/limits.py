@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from scones.errors import SconesError
-from scones.model.folder import FolderConfig
 from scones.options import Checked, option
+
+if TYPE_CHECKING:
+    from scones.model.folder import FolderConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +54,8 @@ class Served:
 
     @cached_property
     def config(self) -> FolderConfig:
+        from scones.model.folder import FolderConfig
+
         config = FolderConfig.read(self.folder)
         if config.facts.is_export:
             raise SconesError(

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from scones.errors import SconesError
-from scones.serving.answers import Json, alternatives, judged, sentence
+from scones.serving import OURS, tell_of_error
+from scones.serving.answers import Json, alternatives, sentence
 
 if TYPE_CHECKING:
     from scones.search.positions import Position
@@ -58,7 +59,7 @@ class Refusal:
     """HTTP's number for it."""
 
 
-class Cancelled(Exception):
+class Cancelled(BaseException):
     """Nobody waits for the answer any more."""
 
 
@@ -71,7 +72,9 @@ def work(line: Connection, cancelled: Any, folders: Mapping[str, Path], aside: b
     doing = -1
 
     def stop(*_: Any) -> None:
+        nonlocal doing
         if cancelled.value == doing:
+            doing = -1  # once is enough
             raise Cancelled
 
     # The server says when to end: it has to answer first.
@@ -96,7 +99,7 @@ def work(line: Connection, cancelled: Any, folders: Mapping[str, Path], aside: b
             answers = models.answers(task, items)
             doing = -1
         except Cancelled:
-            doing = -1
+            pass
         line.send(answers)
 
 
@@ -133,14 +136,22 @@ class Models:
                 return [Refusal(f"{str(mistake).partition(';')[0]}; split it.", 413)]
             if len(items) == 1:
                 return [Refusal(str(mistake))]
-            # A mistake is one item's alone.
+            # The mistake is one item's alone.
             half = len(items) // 2
             return self.answers(task, items[:half]) + self.answers(task, items[half:])
+        except Exception:  # ours: it costs this batch, not the process
+            tell_of_error()
+            return [Refusal(OURS, 500)] * len(items)
 
     def _translate(self, task: Task, items: Sequence[Item]) -> list[list[Json]]:
         translator, texts = self._translators[task.model], [item.text for item in items]
         found = translator.translate(
-            texts, task.search, task.beam_size, task.n_best, task.length_penalty
+            texts,
+            task.search,
+            task.beam_size,
+            task.n_best,
+            task.length_penalty,
+            ambiguity=None if task.share is not None else False,
         )
         best = [several[0] for several in found]
         known: Sequence[Sequence[Position]] = [()] * len(texts)
@@ -171,10 +182,11 @@ class Models:
     def _score(self, task: Task, items: Sequence[Item]) -> list[Json]:
         translator = self._translators[task.model]
         pairs = [(item.text, str(item.translation)) for item in items]
+        known = translator.positions(pairs, task.share or 1)
         return [
-            judged(*pair, positions)
-            for pair, positions in zip(
-                pairs, translator.positions(pairs, task.share or 1), strict=True
+            sentence(text, given, positions)
+            for (text, _), given, positions in zip(
+                pairs, translator.judge(pairs), known, strict=True
             )
         ]
 

@@ -23,9 +23,7 @@ def split_sentences(text: str, language: str) -> list[str]:
     """
     if not text.strip():
         return []
-    absent = (
-        "Telling sentences apart needs sentencex; install it, or leave them joined (--no-split)."
-    )
+    absent = "Telling sentences apart needs sentencex; install it, or give --no-split."
     sentencex = optional_import("sentencex", absent)
     sentences: list[str] = []
     for found in sentencex.segment(language, text):

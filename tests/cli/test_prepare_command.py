@@ -55,6 +55,29 @@ def test_flags_win_over_the_recipe(corpus, scones, monkeypatch):
     assert report["options"]["cleaning"]["drop_duplicates"] is False
 
 
+def test_a_store_can_be_like_a_models(corpus, tiny_model, tiny_subwords, scones):
+    text = ["--source", corpus / "train.de", "--target", corpus / "train.en", "--any-language"]
+    done = scones("prepare", corpus / "store", "--like", tiny_model, *text, "--workers", 1)
+    assert done.code == 0, done.err
+    store = TokenStore.open(corpus / "store")
+    assert store.subwords.model == tiny_subwords
+    assert (store.source_language, store.target_language) == ("de", "en")
+    turned = ["-s", "en", "-t", "de", "--source", text[3], "--target", text[1], text[4]]
+    assert scones("prepare", corpus / "other", "--like", tiny_model, *turned).code == 0
+    assert TokenStore.open(corpus / "other").source_language == "en"
+
+
+def test_a_small_corpus_gets_the_pieces_that_it_has(corpus, scones):
+    text = ["-s", "de", "-t", "en", "--source", corpus / "train.de", "--target"]
+    words = [corpus / "store", *text, corpus / "train.en", "--any-language", "--workers", 1]
+    done = scones("prepare", *words)
+    assert done.code == 0, done.err
+    pieces = len(TokenStore.open(corpus / "store").subwords)
+    assert f"The text is too small for 32,000 pieces; it has {pieces:,}." in done.out
+    report = json.loads((corpus / "store" / "report.json").read_text())
+    assert (report["vocabulary"], len(report["notes"])) == (pieces, 1)
+
+
 def test_a_store_is_turned_round(tiny_store, tmp_path, scones, refused):
     done = scones("prepare", tmp_path / "en-de", "--reversed", tiny_store)
     assert "en → de, the 380 training pairs of" in done.out

@@ -41,7 +41,7 @@ COMMANDS = [
     ("translate {model} --threshold 0.1", "goes with --search all, not greedy; leave out --thres"),
     ("translate {model} --beam-size 2", "--beam-size goes with --search beam or exact or all, not"),
     ("translate {model} --search beam --max-states 9", "--max-states goes with --search exact or"),
-    ("translate {model} --search all --n-best 2 --split", "--split goes .*; --n-best goes with"),
+    ("translate {model} --search all --n-best 2 --split", "--n-best goes .*; --split goes with"),
     ("translate {model} --search beam --n-best 9", "--n-best must be at most --beam-size, 4, not"),
     ("translate {model} --search beam --n-best 2 --split", "leave out --split, or ask for one"),
     ("translate {here}/train.de {model}", "first: scones translate {model} {here}/train.de"),

@@ -1,13 +1,15 @@
 """`scones tune`, and torchrun, whose processes together write what one would write."""
 
 import json
+import shutil
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 from running import in_a_process
 
-from scones.model.folder import read_facts
+from scones.model.folder import FolderConfig, read_facts
 
 TINY = ["--layers", 1, "--size", 32, "--heads", 2, "--feed-forward", 64, "--max-length", 64]
 TINY += ["--max-steps", 2, "--validate-every", 1, "--dev-sentences", 4, "--device", "cpu"]
@@ -27,6 +29,28 @@ def test_flags_win_over_a_recipe_and_name_settings_of_any_layer(tiny_store, tmp_
     words[2] = tmp_path / "other"  # of a recipe's settings those stay that the layer has too
     assert scones(*words, "--output-layer", "softmax").code == 0
     assert read_facts(tmp_path / "other").output["label_smoothing"] == 0.2
+
+
+def test_a_model_gives_what_a_run_that_starts_from_it_does_not_say(
+    tiny_store, tmp_path, scones, refused
+):
+    start, run = tmp_path / "start", tmp_path / "run"
+    words = ["train", tiny_store, start, *TINY, "--encoder-layers", 2, "--alpha", 0.3]
+    assert scones(*words, "--dropout", 0.2, "--label-smoothing", 0.1).code == 0
+    words = ["train", tiny_store, run, "--start-from", start, *TINY[-8:]]
+    refused(*words, "--encoder-layers", 1, said="encoder_layers 2 where 1|--encoder-layers 2 where")
+    refused(*words, "--preset", "tiny", said="has other sizes: --encoder-layers 2|--size 32")
+    given = ["--alpha", 0.4, "--attention-dropout", 0.3]
+    assert scones(*words, *given).code == 0
+    begun = json.loads((run / "training" / "run.json").read_text())
+    assert begun["output"] == {"layer": "scones", "alpha": 0.4, "label_smoothing": 0.1}
+    model = FolderConfig.read(run).sizes()
+    assert model == replace(FolderConfig.read(start).sizes(), attention_dropout=0.3)
+    shutil.rmtree(start)  # not needed any more
+    assert scones(*words, *given, "--max-steps", 3).code == 0
+    softmax = ["--output-layer", "softmax", "--start-from", run]
+    assert scones("train", tiny_store, tmp_path / "other", *softmax, *TINY[-8:]).code == 0
+    assert read_facts(tmp_path / "other").output == {"layer": "softmax", "label_smoothing": 0.1}
 
 
 def test_tune_trains_once_for_each_alpha(tiny_store, tmp_path, scones):

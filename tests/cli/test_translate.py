@@ -1,8 +1,10 @@
 """`scones translate` and `scones score` as a user meets them."""
 
 import json
+import lzma
 import math
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -36,13 +38,58 @@ def test_answers_come_in_order_and_an_empty_line_stays_empty(
     tiny_model, scones, translator, sentences
 ):
     texts = [sentences[0], "", *sentences[1:], "   "]
-    done = scones("translate", tiny_model, "--max-tokens", 100, "--chunk", 7, stdin=lines_of(texts))
+    flags = ["--max-tokens", 100, "--chunk", 7, "--no-split"]
+    done = scones("translate", tiny_model, *flags, stdin=lines_of(texts))
     found = [best.text for (best,) in translator.translate(texts)]
     assert done == Done(0, lines_of(found), "")
     long = lines_of([sentences[0], "Tee " * 200, sentences[1]])
     done = scones("translate", tiny_model, "--too-long", "skip", stdin=long)
     assert done.out == lines_of([found[0], "", found[2]])
     assert scones("translate", tiny_model) == Done(0, "", "")  # nothing in, nothing out
+
+
+def test_files_are_read_one_behind_the_other(tiny_model, tmp_path, scones, sentences):
+    (tmp_path / "one").write_text(lines_of(sentences[:5]))
+    (tmp_path / "two.xz").write_bytes(lzma.compress(lines_of(sentences[5:]).encode()))
+    expected = scones("translate", tiny_model, stdin=lines_of(sentences))
+    words = [tiny_model, tmp_path / "one", tmp_path / "two.xz", "--chunk", 3]
+    assert scones("translate", *words, stdin="Not this.\n") == expected
+    (tmp_path / "long").write_text(f"{sentences[0]}\n{'Tee ' * 200}\n")
+    done = scones("translate", tiny_model, tmp_path / "long")
+    assert (done.code, done.out.count("\n")) == (2, 1)
+    assert "Sentence 2 has" in done.err
+
+
+def test_a_paragraph_is_translated_in_sentences(tiny_model, scones, translator, sentences):
+    pytest.importorskip("sentencex")
+    paragraph = "  ".join(sentences[:3])
+    parts = [best.text for (best,) in translator.translate(sentences[:3])]
+    told = scones("translate", tiny_model, stdin=lines_of(["", paragraph, "", ""]))
+    assert told == Done(0, lines_of(["", "  ".join(parts), "", ""]), "")
+    whole = translator.translate([paragraph])[0][0].text
+    assert scones("translate", tiny_model, "--no-split", stdin=paragraph).out == f"{whole}\n"
+    as_json = scones("translate", tiny_model, "--json", stdin=paragraph)
+    (found,) = json.loads(as_json.out)["translations"]
+    assert found["text"] == "  ".join(parts)
+    several = scones("translate", tiny_model, "--search", "beam", "--n-best", 2, stdin=paragraph)
+    wide = translator.translate([paragraph], "beam", n_best=2)[0]
+    assert [line.split("\t")[2] for line in several.out.splitlines()] == [one.text for one in wide]
+
+
+def test_on_a_terminal_it_says_what_it_waits_for(tiny_model):
+    terminal, ours = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "scones", "translate", str(tiny_model)],
+        stdin=ours,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        said = process.stderr.readline().decode()
+        os.write(terminal, b"Tee\n\x04")
+        assert len(process.stdout.read().splitlines()) == 1
+    assert said == (
+        f"{tiny_model} waits for text (de → en): type a line and press Enter; Ctrl-D ends.\n"
+    )
 
 
 @pytest.mark.parametrize("options", [{}, {"search": "beam", "n_best": 3}])

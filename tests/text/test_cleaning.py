@@ -1,4 +1,5 @@
 import pickle
+import sys
 from pathlib import Path
 
 import pytest
@@ -6,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scones.errors import SconesError
+from scones.text import cleaning
 from scones.text.cleaning import (
     REASONS,
     Cleaner,
@@ -141,6 +143,13 @@ def filled(*pairs, first_line=1):
 
 
 GOOD, BROKEN, EMPTY = (b"Tee", b"tea"), (b"T\xe4e", b"tea"), (b"Tee", b"")
+
+
+def test_without_py3langid_there_is_a_sentence(monkeypatch):
+    cleaning._model.cache_clear()
+    monkeypatch.setitem(sys.modules, "py3langid.langid", None)
+    with pytest.raises(SconesError, match="needs py3langid; install it, or give --any-language"):
+        languages()
 
 
 def test_a_report_counts_and_shows_three_examples_a_reason():
