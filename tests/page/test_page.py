@@ -321,6 +321,25 @@ def test_refusals_are_told_and_slowness_too(browser, server, picture):
     visitor.context.close()
 
 
+def test_a_key_is_asked_for_where_one_is_wanted(browser, server):
+    visitor = Visitor(browser, server)
+
+    def door(route):
+        if route.request.headers.get("x-api-key") == "jam":
+            return route.continue_()
+        error = json.dumps({"error": "The API key is missing or wrong."})
+        return route.fulfill(status=401, body=error)
+
+    visitor.page.route("**/v1/**", door)
+    visitor.page.reload()
+    for key in ("cream", "jam"):
+        visitor.page.get_by_label("API key").fill(key)
+        visitor.page.keyboard.press("Enter")
+    (sentence,) = phrases("de", 1)
+    visitor.type(sentence)
+    visitor.context.close()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(browser, server, scheme, picture):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()

@@ -5,6 +5,9 @@ import { element } from "./dom.js";
 const SLOW = 1000;
 const AGAIN = 2000;
 
+/** Where the server wants an API key: the one that was typed, for this visit. */
+let key = "";
+
 /** The server answered that it will not, and why. */
 export class Refusal extends Error {
   constructor(message, status, seconds) {
@@ -19,10 +22,10 @@ class Unreachable extends Error {}
 
 /** POST a JSON body, or GET where there is none. */
 export async function ask(path, body, signal) {
-  const request = { signal };
+  const request = { signal, headers: key ? { "X-API-Key": key } : {} };
   if (body) {
     request.method = "POST";
-    request.headers = { "Content-Type": "application/json" };
+    request.headers["Content-Type"] = "application/json";
     request.body = JSON.stringify(body);
   }
   let reply;
@@ -74,6 +77,10 @@ export function attempts(place, work) {
     } else if (failure.status === 429 || failure.status === 503) {
       say("slow", "The server is busy; trying again in a moment.");
       timer = setTimeout(again, 1000 * failure.seconds);
+    } else if (failure.status === 401) {
+      const field = element("input", { type: "password", "aria-label": "API key" });
+      const onsubmit = (event) => { event.preventDefault(); key = field.value; again(); };
+      say("failed", `${failure.message} `, element("form", { onsubmit }, field, " ", element("button", { class: "quiet" }, "Use this key")));
     } else {
       if (!(failure instanceof Refusal)) console.error(failure);
       const said = failure instanceof Refusal ? failure.message : "Something on this page went wrong.";
@@ -81,9 +88,9 @@ export function attempts(place, work) {
     }
   }
 
-  /** Same words again leave the place alone, so that they are not read out again. */
+  /** The same words leave the place alone, so that they are not read out again. */
   function say(kind, text = "", ...more) {
-    if (place.dataset.said === text && text) return;
+    if (place.dataset.said === text) return;
     place.className = `status ${kind}`;
     place.dataset.said = text;
     place.replaceChildren(text, ...more);

@@ -154,7 +154,7 @@ function gauges(sentence) {
   const most = (value) => found.reduce((a, b) => (Math.max(...b.tokens.map(value)) > Math.max(...a.tokens.map(value)) ? b : a), found[0]);
   const open = most((token) => token.ambiguity);
   const unsure = most((token) => token.doubt);
-  const instead = open?.alternatives.slice(0, 2).map((one) => `“${shown(one)}”`).join(" or ");
+  const instead = open?.alternatives.filter((one) => one.start.trim()).slice(0, 2).map((one) => `“${shown(one)}”`).join(" or ");
   gauge("ambiguity", sentence.ambiguity?.toFixed(1) ?? "–", (sentence.ambiguity - 1) / (MOST_AMBIGUOUS - 1),
     `How many words would be right at a place, on average: ${instead ? `instead of “${open.text.trim()}” it could go on with ${instead}` : "in this sentence hardly more than one anywhere"}.`);
   gauge("doubt", percent(sentence.doubt ?? 0), sentence.doubt,

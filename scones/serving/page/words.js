@@ -59,8 +59,12 @@ export async function goOn(alternative, request, signal) {
   const { from, start, prefix } = alternative;
   const { sentence } = (alternative.reply ??= await ask("v1/continue", { ...request, prefix }, signal));
   const said = sentence.tokens.map((token) => token.text).join("");
-  let end = 0;
-  for (const word of cut(said)) if (end < (from + start).length) end += word.length;
-  alternative.whole = said.slice(from.length, end).trim();
+  let [begin, end] = [0, 0];
+  for (const word of cut(said)) {
+    if (end >= (from + start).length) break;
+    end += word.length;
+    if (end <= from.length) begin = end; // what it may be glued to belongs to it: "What" and "'s"
+  }
+  alternative.whole = said.slice(begin, end).trim();
   return sentence;
 }
