@@ -375,20 +375,21 @@ async def saturate(port: int, seconds: float, texts: list[str], offline: list[st
             await asyncio.sleep(0.2)
 
     async def other(client: Client, number: int) -> None:
-        path, more = random.choice(
-            [
-                ("/v1/score", {"translation": offline[number]}),
-                ("/v1/continue", {"prefix": offline[number][:6]}),
-                ("/v1/translate", {"search": "beam"}),
-            ]
-        )
+        asked: list[tuple[str, dict[str, Any]]] = [
+            ("/v1/score", {"translation": offline[number]}),
+            ("/v1/continue", {"prefix": offline[number][:6]}),
+            ("/v1/translate", {"search": "beam"}),
+        ]
+        path, more = random.choice(asked)
         status, _ = await client.post(path, text=texts[number], **PAIR, **more)
         note(path, status)
         if status == 429:
             await asyncio.sleep(0.2)
 
     async def exact(client: Client, number: int) -> None:
-        more = random.choice([{"n_best": 5}, {"threshold": 0.01}, {"threshold": 0.001}])
+        more: dict[str, Any] = random.choice(
+            [{"n_best": 5}, {"threshold": 0.01}, {"threshold": 0.001}]
+        )
         status, answer = await client.post("/v1/alternatives", text=texts[number], **PAIR, **more)
         right = status != 200 or bool(
             answer["certificate"]["complete"] or answer["certificate"]["stopped_by"]
