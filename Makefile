@@ -4,6 +4,7 @@
 #   make compare   train and compare two small models on the built-in corpus
 #   make test      linter, types and the tests that take seconds
 #   make test-all  all tests, the long ones too: every write broken, torchrun, whole runs
+#   make test-page the page's tests alone, in the Chromium of this machine (skipped without one)
 #   make page      a page in the browser, and the API, with the small models that come along
 #   make report    the paper's tables and figures, from the results that are stored here
 #   make docs      the documentation as a site with a search box: site/index.html
@@ -16,13 +17,13 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint const
 
 export PYTHONDONTWRITEBYTECODE ?= 1
 
-.PHONY: demo page compare report docs test test-all lint types pytest pytest-all bench wheel clean
+.PHONY: demo page compare report docs test test-all test-page lint types pytest pytest-all bench wheel clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python recipes/pocket/demo.py "$(TEXT)"
 
 page: $(VENV)/.installed-serve
-	$(BIN)/scones serve pocket-de-en pocket-en-de
+	$(BIN)/scones serve
 
 compare: $(VENV)/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash recipes/compare.sh
@@ -47,9 +48,11 @@ types: $(VENV)/.installed-dev
 pytest: $(VENV)/.installed-dev
 	$(BIN)/pytest -m "not slow"
 
-pytest-all: $(addprefix $(VENV)/.installed-,dev replication docs serve)
-	$(PIP) schemathesis libretranslatepy
+pytest-all: $(addprefix $(VENV)/.installed-,dev replication docs serve-dev)
 	$(BIN)/pytest
+
+test-page: $(addprefix $(VENV)/.installed-,dev serve-dev)
+	$(BIN)/pytest tests/page
 
 # What this machine can measure. Real text is read from the folder named by SCONES_DATA
 # (docs/data.md); what needs a store or a trained model runs where there is one.

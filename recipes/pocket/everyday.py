@@ -2,6 +2,7 @@
 
     python recipes/pocket/everyday.py score pocket-de-en pocket-en-de    a table on standard output
     python recipes/pocket/everyday.py write data/pocket-everyday         text for scones prepare
+    python recipes/pocket/everyday.py page scones/serving/page/phrases.json    what the page offers
 
 `sets/` and `phrasebook/` hold blocks of lines, a blank line between them; every German line of a
 block is translated by every English one:
@@ -21,6 +22,7 @@ and addresses. Nothing of `sets/` and `phrasebook/test.txt` is trained on: `writ
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import re
 import sys
@@ -33,6 +35,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 LANGUAGES = ("de", "en")
 SENTENCES_OF_A_FRAME = 150
+WORDS_OFFERED = 4
+TEAS_OFFERED = 100
 
 
 @dataclass
@@ -160,6 +164,23 @@ def write(folder: Path) -> None:
             (folder / f"{name}.{language}").write_text(text, encoding="utf-8", newline="\n")
     lines = "".join(f"{line}\n" for line in sorted(held_out))
     (folder / "held_out.txt").write_text(lines, encoding="utf-8", newline="\n")
+
+
+def page(path: Path) -> None:
+    """Write what the page of `scones serve` offers: sentences of which its models read none."""
+    from scones.text.creamtea import CreamTea
+
+    blocks = read_blocks(HERE / "phrasebook" / "test.txt")
+    phrases = {side: [block.lines[side][0] for block in blocks] for side in LANGUAGES}
+    offered = {
+        side: [line for line in lines if len(line.split()) >= WORDS_OFFERED]
+        for side, lines in phrases.items()
+    }
+    # As `scones creamtea` draws them: first the development set, then what is tested with.
+    teas = CreamTea.load().sample(500 + TEAS_OFFERED, seed=1)[500:]
+    offered["tea"] = [tea.source for tea in teas if len(tea.references) > 1]
+    text = json.dumps(offered, indent=1, ensure_ascii=False)
+    path.write_text(f"{text}\n", encoding="utf-8", newline="\n")
 
 
 def variants(line: str) -> Iterator[str]:
@@ -369,9 +390,13 @@ def main() -> None:
     scoring.add_argument("--show", action="store_true", help="every translation on standard error")
     writing = commands.add_parser("write", help="text for scones prepare")
     writing.add_argument("folder", type=Path)
+    offering = commands.add_parser("page", help="phrases.json for the page of scones serve")
+    offering.add_argument("file", type=Path)
     arguments = parser.parse_args()
     if arguments.command == "score":
         score(arguments.models, arguments.show)
+    elif arguments.command == "page":
+        page(arguments.file)
     else:
         write(arguments.folder)
 

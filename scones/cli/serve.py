@@ -17,8 +17,11 @@ from scones.serving.limits import Limits, Served
 class Serve(Limits):
     """What `scones serve` takes."""
 
-    models: list[Path] = argument(
-        "Model folders or pocket models' names; NAME=FOLDER gives a name.", "MODEL"
+    models: list[Path] | None = argument(
+        "Model folders or pocket models' names; NAME=FOLDER gives a name. Without: all pocket "
+        "models.",
+        "MODEL",
+        None,
     )
     host: str = option("127.0.0.1", "Where to listen; 0.0.0.0: to everybody.", "Server")
     port: int = option(8000, "The port.", least=0, most=65_535)
@@ -36,6 +39,7 @@ def serve(options: Serve) -> None:
     Out: the address; /docs there describes the API. What waits beyond the limits is sent away, and
     a request may lower those limits for itself. SIGTERM and Ctrl-C let it answer what it has.
 
+        scones serve
         scones serve pocket-de-en pocket-en-de
         scones serve runs/de-en --host 0.0.0.0 --keys keys.txt --max-seconds 2
     """
@@ -45,6 +49,9 @@ def serve(options: Serve) -> None:
         raise SconesError(
             f"Serving needs {problem.name}; install it by pip install 'scones[serve]'."
         ) from None
-    named = named_paths([str(path) for path in options.models], "models", "FOLDER")
+    from scones.model.folder import pocket_models
+
+    given = [str(path) for path in options.models or ()] or pocket_models()
+    named = named_paths(given, "models", "FOLDER")
     models = [Served(name, path) for name, path in named.items()]
     run(models, options, options.host, options.port, options.keys, options.origins, typer.echo)

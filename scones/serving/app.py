@@ -27,7 +27,13 @@ from scones.serving.worker import Item, Task
 from scones.version import __version__
 
 PAGE = Path(__file__).parent / "page"
-_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+_TYPES = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".json": "application/json",
+    ".svg": "image/svg+xml",
+}
 api = APIRouter(dependencies=[Depends(allowed)], responses=ERRORS)
 
 
