@@ -206,15 +206,15 @@ def sentences() -> Iterator[tuple[str, str]]:
                 slot: SLOTS[slot](dice) if slot in SLOTS else dice.choice(lists[slot])
                 for slot in sorted(set(re.findall(r"\{(\w+)\}", german + english)))
             }
-            pair = tuple(
+            sides = [
                 re.sub(r"\{(\w+)\}", lambda slot: fillers[slot[1]][side], frame_side)  # noqa: B023
                 for side, frame_side in enumerate((german, dice.choice(english.split(" | "))))
-            )
+            ]
             # "… at 6 a.m." needs no second full stop.
-            pair = tuple(text[:1].upper() + text[1:].replace("m..", "m.") for text in pair)
-            if pair not in seen:
-                seen.add(pair)
-                yield pair
+            left, right = (text[:1].upper() + text[1:].replace("m..", "m.") for text in sides)
+            if (left, right) not in seen:
+                seen.add((left, right))
+                yield left, right
 
 
 def two_sides(text: str) -> tuple[str, str]:
