@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scones.errors import SconesError
@@ -43,6 +44,13 @@ def usable_cores() -> int:
     # A container or `taskset` may allow fewer cores than the machine has; macOS cannot say.
     usable = getattr(os, "sched_getaffinity", None)
     return len(usable(0)) if usable else os.cpu_count() or 1
+
+
+def is_cpu(name: str) -> bool:
+    """Whether that device is a CPU here; PyTorch is asked only where there may be a GPU."""
+    names = ("nvidia*", "nvhost*", "kfd", "dxg")
+    gpu = any(True for name in names for _ in Path("/dev").glob(name))
+    return name == "cpu" or (name == "auto" and not gpu) or choose_device(name).type == "cpu"
 
 
 def choose_device(name: str) -> torch.device:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from scones.errors import SconesError
+from scones.hardware import is_cpu
 from scones.model.folder import FolderConfig, ModelFolder, OpenedFolder
 from scones.processes import Processes
 from scones.search.lattice import Lattice
@@ -45,11 +46,11 @@ Search = Literal["greedy", "beam", "exact", "all"]
 
 
 class TooLongError(SconesError):
-    """A sentence beyond the model's limit; `index` says which of those given."""
+    """Sentences beyond the model's limit; `indices` says which of those given."""
 
-    def __init__(self, sentence: str, index: int) -> None:
+    def __init__(self, sentence: str, indices: list[int]) -> None:
         super().__init__(sentence)
-        self.index = index
+        self.indices = indices
 
 
 @dataclass(frozen=True)
@@ -189,14 +190,7 @@ class Weights:
 
     @property
     def on_cpu(self) -> bool:
-        """Whether the device is a CPU; PyTorch is asked only where there may be a GPU."""
-        names = ("nvidia*", "nvhost*", "kfd", "dxg")
-        gpu = any(True for name in names for _ in Path("/dev").glob(name))
-        if self.device == "cpu" or (self.device == "auto" and not gpu):
-            return True
-        from scones.hardware import choose_device
-
-        return choose_device(self.device).type == "cpu"
+        return is_cpu(self.device)
 
 
 def _choose_searcher(
@@ -482,14 +476,13 @@ class Translator:
         _check_choice("too_long", too_long, TooLong)
         limit = self._sizes.max_length - 1  # the end of sentence takes a position too
         ids = self.subwords.encode(sentences)
-        for index, tokens in enumerate(ids):
-            if len(tokens) <= limit:
-                continue
-            number = first_number + index
+        long = [index for index, tokens in enumerate(ids) if len(tokens) > limit]
+        for index in long:
+            number, tokens = first_number + index, ids[index]
             fact = f"{name} {number} has {len(tokens):,} pieces and the model takes {limit:,}"
             if too_long == "error":
                 remedy = "split it, or let such sentences be cut or skipped (--too-long)"
-                raise TooLongError(f"{fact}; {remedy}.", index)
+                raise TooLongError(f"{fact}; {remedy}.", long)
             ids[index] = tokens[:limit] if too_long == "cut" else []
             logger.warning("%s: it is %s.", fact, "cut" if too_long == "cut" else "skipped")
         return ids

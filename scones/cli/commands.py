@@ -43,6 +43,7 @@ _COMMANDS = (
     ("From text to a model", "prepare", ("creamtea", "prepare")),
     ("From text to a model", "train", ("train", "tune", "mine")),
     ("Use a model", "translate", ("translate", "score")),
+    ("Use a model", "bulk", ("bulk",)),
     ("Use a model", "info", ("info",)),
     ("Use a model", "export", ("export", "shortlist")),
     ("Judge", "evaluate", ("evaluate",)),

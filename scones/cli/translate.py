@@ -22,11 +22,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Translate(TranslatingFlags, SearchFlags, VerifyFlag, JsonFlag):
-    """What `scones translate` takes."""
+class OpeningFlags(TranslatingFlags, SearchFlags, VerifyFlag, JsonFlag):
+    """How a model is opened and searched by `scones translate` and `scones bulk`."""
 
-    model: Path = argument("A model folder, an export, or a pocket model's name.", "MODEL")
-    chunk: int = option(2000, "Lines to read ahead and sort by length.", least=1)
     engine: Literal["auto", "torch", "ctranslate2"] = option(
         "auto", "What searches; auto: the fastest that gives the model's own output."
     )
@@ -47,6 +45,14 @@ class Translate(TranslatingFlags, SearchFlags, VerifyFlag, JsonFlag):
     def exactly(self) -> bool:
         """Whether exact search is asked for, of either kind."""
         return self.search in ("exact", "all")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Translate(OpeningFlags):
+    """What `scones translate` takes."""
+
+    model: Path = argument("A model folder, an export, or a pocket model's name.", "MODEL")
+    chunk: int = option(2000, "Lines to read ahead and sort by length.", least=1)
 
 
 def translate(options: Translate) -> None:
@@ -91,8 +97,8 @@ def _answer_all(translator: Translator, options: Translate, chunk: int) -> None:
         try:
             _answer(translator, options, lines)
         except TooLongError as mistake:
-            if mistake.index:  # the lines before it are answered first
-                _answer(translator, options, lines[: mistake.index])
+            if mistake.indices[0]:  # the lines before it are answered first
+                _answer(translator, options, lines[: mistake.indices[0]])
             raise
 
 

@@ -1,0 +1,116 @@
+"""Who hands the shards of a bulk job out: processes of this machine, or Ray Data on a cluster."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict, replace
+from functools import partial
+from itertools import cycle, islice
+from typing import Any
+
+from scones.bulk.job import Report, Worker
+from scones.bulk.rows import Shard
+from scones.errors import SconesError, optional_import
+from scones.hardware import is_cpu, usable_cores
+from scones.text.workers import ordered_map
+
+# This machine.
+
+
+def by_processes(worker: Worker, shards: Sequence[Shard], workers: int | None) -> Iterator[Report]:
+    """Let processes make the shards: one for each GPU or, without any, for each core."""
+    devices = _devices(worker.job.opening["device"])
+    usual = usable_cores() if devices == ["cpu"] else len(devices)
+    count = min(workers or usual, len(shards))
+    context = multiprocessing.get_context("spawn")
+    waiting = context.SimpleQueue()  # each process takes a device from it
+    for device in islice(cycle(devices), count):
+        waiting.put(device)
+    begin = partial(_begin, worker, waiting, max(1, usable_cores() // max(1, count)))
+    with closing(ordered_map(Worker.make, shards, begin, count)) as reports:
+        yield from reports
+
+
+def _devices(name: str) -> list[str]:
+    """The GPUs of this machine that a device's name stands for, or its CPU."""
+    if is_cpu(name):
+        return ["cpu"]
+    import torch
+
+    several = range(torch.cuda.device_count())
+    return [f"cuda:{number}" for number in several] if name in ("auto", "cuda") else [name]
+
+
+def _begin(worker: Worker, waiting: Any, threads: int) -> Worker:
+    if multiprocessing.parent_process() is not None:  # else it has all cores to itself
+        os.environ["OMP_NUM_THREADS"] = str(threads)
+    return replace(worker, device=waiting.get())
+
+
+# Ray.
+
+_CONNECTING = {"RAY_gcs_server_port_wait_time_s": "1", "RAY_py_gcs_connect_timeout_s": "5"}
+"""One attempt to reach a cluster, of some seconds; by itself Ray tries for a quarter of an hour."""
+_ABSENT = "The package ray is not installed; install it with pip install 'scones[ray]'."
+
+
+class _Actor:
+    """A worker inside Ray; a user's mistake is an answer here, not a traceback of some node."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return {"report": asdict(self._worker.make(Shard(**row))), "refused": None}
+        except (SconesError, OSError) as problem:
+            return {"report": None, "refused": problem}
+
+
+def by_ray(
+    worker: Worker, shards: Sequence[Shard], workers: int | None, address: str | None
+) -> Iterator[Report]:
+    """Let actors of Ray Data make the shards: one for each GPU or, without any, for each core.
+
+    The shards are items that this process hands out, not a dataset that tasks read: those would
+    wait for ever for a core, since the actors have all of them.
+    """
+    for name, value in _CONNECTING.items():
+        os.environ.setdefault(name, value)
+    ray = optional_import("ray", _ABSENT)
+    data = optional_import("ray.data", _ABSENT)
+    _connect(ray, address)
+    try:
+        resources = ray.cluster_resources()
+        gpus, cores = (int(resources.get(name, 0)) for name in ("GPU", "CPU"))
+        on_gpus = gpus > 0 and worker.job.opening["device"] != "cpu"
+        each = {"num_gpus": 1, "num_cpus": 0} if on_gpus else {"num_cpus": 1}
+        count = min(workers or (gpus if on_gpus else cores), len(shards))
+        context = data.DataContext.get_current()
+        context.enable_progress_bars = False
+        logging.getLogger("ray.data").setLevel(logging.ERROR)
+        # A block is what an actor takes at once.
+        blocks = min(len(shards), 10_000)
+        items = data.from_items([asdict(shard) for shard in shards], override_num_blocks=blocks)
+        pool = data.ActorPoolStrategy(min_size=1, max_size=count, initial_size=count)
+        done = items.map(_Actor, fn_constructor_args=[worker], compute=pool, **each)
+        for row in done.iter_rows():
+            if row["refused"] is not None:
+                raise row["refused"]
+            yield Report(**row["report"])
+    finally:
+        ray.shutdown()
+
+
+def _connect(ray: Any, address: str | None) -> None:
+    here = {"num_cpus": usable_cores(), "include_dashboard": False} if address is None else {}
+    try:
+        ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **here)
+    except (ConnectionError, RuntimeError, ValueError) as problem:
+        raise SconesError(
+            f"No Ray cluster answers at {address} ({problem}); look at `ray status` there."
+        ) from None
