@@ -6,7 +6,7 @@ import logging
 import multiprocessing
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import cycle, islice
@@ -53,8 +53,13 @@ def _begin(worker: Worker, waiting: Any, threads: int) -> Worker:
 
 # Ray.
 
-_CONNECTING = {"RAY_gcs_server_port_wait_time_s": "1", "RAY_py_gcs_connect_timeout_s": "5"}
-"""One attempt to reach a cluster, of some seconds; by itself Ray tries for a quarter of an hour."""
+_MOST_BLOCKS = 10_000  # a block is what an actor is given at once: one shard, mostly
+_USUAL = {
+    "RAY_gcs_server_port_wait_time_s": "1",
+    "RAY_py_gcs_connect_timeout_s": "5",
+    "RAY_BACKEND_LOG_LEVEL": "fatal",
+}
+"""One attempt to reach a cluster, where Ray by itself tries for many minutes, and says so."""
 _ABSENT = "The package ray is not installed; install it with pip install 'scones[ray]'."
 
 
@@ -71,42 +76,12 @@ class _Actor:
             return {"report": None, "refused": problem}
 
 
-def by_ray(
-    worker: Worker, shards: Sequence[Shard], workers: int | None, address: str | None
-) -> Iterator[Report]:
-    """Let actors of Ray Data make the shards: one for each GPU or, without any, for each core.
-
-    The shards are items that this process hands out, not a dataset that tasks read: those would
-    wait for ever for a core, since the actors have all of them.
-    """
-    for name, value in _CONNECTING.items():
+@contextmanager
+def connected_to_ray(address: str | None) -> Iterator[None]:
+    """Join the cluster at an address or, without one, start Ray on this machine."""
+    for name, value in _USUAL.items():
         os.environ.setdefault(name, value)
     ray = optional_import("ray", _ABSENT)
-    data = optional_import("ray.data", _ABSENT)
-    _connect(ray, address)
-    try:
-        resources = ray.cluster_resources()
-        gpus, cores = (int(resources.get(name, 0)) for name in ("GPU", "CPU"))
-        on_gpus = gpus > 0 and worker.job.opening["device"] != "cpu"
-        each = {"num_gpus": 1, "num_cpus": 0} if on_gpus else {"num_cpus": 1}
-        count = min(workers or (gpus if on_gpus else cores), len(shards))
-        context = data.DataContext.get_current()
-        context.enable_progress_bars = False
-        logging.getLogger("ray.data").setLevel(logging.ERROR)
-        # A block is what an actor takes at once.
-        blocks = min(len(shards), 10_000)
-        items = data.from_items([asdict(shard) for shard in shards], override_num_blocks=blocks)
-        pool = data.ActorPoolStrategy(min_size=1, max_size=count, initial_size=count)
-        done = items.map(_Actor, fn_constructor_args=[worker], compute=pool, **each)
-        for row in done.iter_rows():
-            if row["refused"] is not None:
-                raise row["refused"]
-            yield Report(**row["report"])
-    finally:
-        ray.shutdown()
-
-
-def _connect(ray: Any, address: str | None) -> None:
     here = {"num_cpus": usable_cores(), "include_dashboard": False} if address is None else {}
     try:
         ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **here)
@@ -114,3 +89,30 @@ def _connect(ray: Any, address: str | None) -> None:
         raise SconesError(
             f"No Ray cluster answers at {address} ({problem}); look at `ray status` there."
         ) from None
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def by_ray(worker: Worker, shards: Sequence[Shard], workers: int | None) -> Iterator[Report]:
+    """Let actors of Ray Data make the shards: one for each GPU or, without any, for each core.
+
+    The shards are items that this process hands out, not a dataset that tasks read: those would
+    wait for ever for a core, since the actors have all of them.
+    """
+    ray, data = optional_import("ray", _ABSENT), optional_import("ray.data", _ABSENT)
+    resources = ray.cluster_resources()
+    gpus, cores = (int(resources.get(name, 0)) for name in ("GPU", "CPU"))
+    on_gpus = gpus > 0 and worker.job.opening["device"] != "cpu"
+    each = {"num_gpus": 1, "num_cpus": 0} if on_gpus else {"num_cpus": 1}
+    count = min(workers or (gpus if on_gpus else cores), len(shards))
+    data.DataContext.get_current().enable_progress_bars = False
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    blocks = min(len(shards), _MOST_BLOCKS)
+    items = data.from_items([asdict(shard) for shard in shards], override_num_blocks=blocks)
+    pool = data.ActorPoolStrategy(min_size=1, max_size=count, initial_size=count)
+    for row in items.map(_Actor, fn_constructor_args=[worker], compute=pool, **each).iter_rows():
+        if row["refused"] is not None:
+            raise row["refused"]
+        yield Report(**row["report"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -66,7 +67,7 @@ def bulk(options: Bulk) -> None:
         scones bulk runs/de-en crawl.txt out --shard 3/50
     """
     from scones.bulk.job import Output, Worker, plan, share_of
-    from scones.bulk.launch import by_processes, by_ray
+    from scones.bulk.launch import by_processes, by_ray, connected_to_ray
     from scones.bulk.rows import expanded, format_of
 
     if options.exactly and options.length_penalty:
@@ -77,22 +78,19 @@ def bulk(options: Bulk) -> None:
         raise SconesError(f"The inputs are {' and '.join(sorted(formats))}; give one kind alone.")
     kind = "parquet" if formats == {"parquet"} else "jsonl"
     output = Output(options.output, "txt" if options.text else kind)
-    shards = share_of(plan(job, inputs, output, options.workers or 1), options.shard)
-    reports = output.finished([shard.number for shard in shards], options.verify)
-    total, before = sum(shard.rows for shard in shards), len(reports)
-    done = {report.number for report in reports}
-    left = [shard for shard in shards if shard.number not in done]
-    worker = Worker(job, output)
-    if options.ray_address or options.launcher == "ray":
-        made = by_ray(worker, left, options.workers, options.ray_address)
-    else:
-        made = by_processes(worker, left, options.workers)
-    rows = sum(report.rows for report in reports)
-    with progress("rows") as show:
-        for report in made if left else ():
-            reports.append(report)
-            rows += report.rows
-            show(options.output, rows, total)
+    on_ray = options.launcher == "ray" or options.ray_address is not None
+    with connected_to_ray(options.ray_address) if on_ray else nullcontext():
+        shards = share_of(plan(job, inputs, output, options.workers or 1), options.shard)
+        reports = output.finished([shard.number for shard in shards], options.verify)
+        before, done = len(reports), {report.number for report in reports}
+        left = [shard for shard in shards if shard.number not in done]
+        launch = by_ray if on_ray else by_processes
+        rows, total = (sum(one.rows for one in several) for several in (reports, shards))
+        with progress("rows") as show:
+            for report in launch(Worker(job, output), left, options.workers) if left else ():
+                reports.append(report)
+                rows += report.rows
+                show(options.output, rows, total)
     reasons = Counter(reason.partition(" (")[0] for one in reports for _, reason in one.failed)
     facts = {
         "shards": len(shards),
