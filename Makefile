@@ -38,7 +38,7 @@ types: $(VENV)/.installed-dev
 pytest: $(VENV)/.installed-dev
 	$(BIN)/pytest -m "not slow"
 
-pytest-all: $(VENV)/.installed-dev $(VENV)/.installed-replication
+pytest-all: $(VENV)/.installed-dev $(VENV)/.installed-replication $(VENV)/.installed-ray
 	$(BIN)/pytest
 
 # What this machine can measure. Real text is read from the folder named by SCONES_DATA
@@ -63,6 +63,7 @@ bench: $(VENV)/.installed-dev
 		--model $(BENCH_IBM3) --store $(BENCH_IBM3_STORE)
 	$(BIN)/python benchmarks/language_identification.py
 	$(BIN)/python benchmarks/prepare.py
+	$(BIN)/python benchmarks/bulk.py
 
 wheel: $(VENV)/.installed-dev
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
@@ -87,4 +88,9 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 $(VENV)/.installed-replication: $(VENV)/.installed
 	@echo "Installing what the paper's report needs into $(VENV) …"
 	$(PIP) --editable '.[replication]'
+	touch $@
+
+$(VENV)/.installed-ray: $(VENV)/.installed
+	@echo "Installing Ray into $(VENV) …"
+	$(PIP) --editable '.[ray]'
 	touch $@

@@ -40,6 +40,13 @@ def threads() -> int:
     return usable_cores()
 
 
+def set_threads(count: int) -> None:
+    """Compute with so many from now on, whoever computes."""
+    os.environ["OMP_NUM_THREADS"] = str(count)
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(count)
+
+
 def usable_cores() -> int:
     # A container or `taskset` may allow fewer cores than the machine has; macOS cannot say.
     usable = getattr(os, "sched_getaffinity", None)

@@ -14,8 +14,8 @@ import hashlib
 import json
 import logging
 import math
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -33,6 +33,7 @@ from scones.bulk.rows import (
 )
 from scones.errors import SconesError
 from scones.files import damaged, replaced, sole_use
+from scones.hardware import set_threads
 from scones.model.folder import FolderConfig
 from scones.text.workers import ordered_map
 from scones.translator import TooLongError, Translation, Translator, load
@@ -63,6 +64,8 @@ class Job:
     dedupe: bool = False
     rows: int = 20_000
     """The most that a shard has."""
+    threads: int = 1
+    """Of a worker; another number makes other batches, and so other last digits."""
 
     @property
     def added(self) -> dict[str, str]:
@@ -93,7 +96,7 @@ class Job:
         for name in ("device", "verify", "max_tokens"):
             how.pop(name, None)
         what = {"columns": list(self.columns), "prefix": self.prefix, "text": self.text}
-        return {"model": model, "rows": self.rows, **what, **how}
+        return {"model": model, "rows": self.rows, "threads": self.threads, **what, **how}
 
 
 # The output: a folder, here or wherever fsspec writes.
@@ -226,13 +229,12 @@ def _check_same(
             )
 
 
-def share_of(shards: Sequence[Shard], share: str) -> Sequence[Shard]:
-    """The third of fifty parts for "3/50": neighbours, since they lie together in their files."""
+def share_of(share: str) -> tuple[int, int]:
+    """The part that is meant, and of how many: 3 and 50 for "3/50"."""
     part, _, parts = share.partition("/")
     if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
         raise SconesError(f"--shard {share} is no part; give one such as 3/50, from 1/50 to 50/50.")
-    first, end = ((int(part) - 1 + more) * len(shards) // int(parts) for more in (0, 1))
-    return shards[first:end]
+    return int(part), int(parts)
 
 
 # The work.
@@ -249,18 +251,19 @@ class Worker:
 
     @cached_property
     def _translator(self) -> Translator:
-        logging.getLogger("scones").setLevel(logging.ERROR)  # what it warns of is in the output
+        set_threads(self.job.threads)
         opening = self.job.opening | ({"device": self.device} if self.device else {})
         return load(self.job.model, **opening)
 
     def make(self, shard: Shard) -> Report:
         """Write a shard, unless it is there: who made it may have died before it could tell."""
-        for report in self.output.finished([shard.number]):
+        for report in self.output.finished([shard.number], self.job.opening["verify"]):
             return report
         rows = read(shard, self.job.columns)
         wanted = [texts for texts in rows.texts if not isinstance(texts, Fault)]
         different = list(dict.fromkeys(wanted)) if self.job.dedupe else wanted
-        answers = self._answers(different)
+        with _quietly():
+            answers = self._answers(different)
         if self.job.dedupe:
             known = dict(zip(different, answers, strict=True))
             answers = [known[texts] for texts in wanted]
@@ -274,7 +277,9 @@ class Worker:
             for name, kind in self.job.added.items()
         }
         content = _text(added) if self.job.text else rows.rendered(added)
-        for report in self.output.finished([shard.number]):  # somebody else began it too
+        for report in self.output.finished(
+            [shard.number], self.job.opening["verify"]
+        ):  # somebody else began it too
             return report
         digest = self.output.write(self.output.path_of(shard.number), content)
         failed = [(row, one["error"]) for row, one in enumerate(facts) if "error" in one]
@@ -316,6 +321,18 @@ class Worker:
             _facts(one.translations) | {"proved": one.certificate and one.certificate.proved}
             for _, one in sorted(exact.items())
         ]
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Keep back what the model warns of a row, which is in the output."""
+    logger = logging.getLogger("scones")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _facts(found: Sequence[Translation]) -> Facts:

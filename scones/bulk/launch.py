@@ -24,13 +24,14 @@ from scones.text.workers import ordered_map
 def by_processes(worker: Worker, shards: Sequence[Shard], workers: int | None) -> Iterator[Report]:
     """Let processes make the shards: one for each GPU or, without any, for each core."""
     devices = _devices(worker.job.opening["device"])
-    usual = usable_cores() if devices == ["cpu"] else len(devices)
+    cores = max(1, usable_cores() // worker.job.threads)
+    usual = cores if devices == ["cpu"] else len(devices)
     count = min(workers or usual, len(shards))
     context = multiprocessing.get_context("spawn")
     waiting = context.SimpleQueue()  # each process takes a device from it
     for device in islice(cycle(devices), count):
         waiting.put(device)
-    begin = partial(_begin, worker, waiting, max(1, usable_cores() // max(1, count)))
+    begin = partial(_begin, worker, waiting)
     with closing(ordered_map(Worker.make, shards, begin, count)) as reports:
         yield from reports
 
@@ -45,9 +46,7 @@ def _devices(name: str) -> list[str]:
     return [f"cuda:{number}" for number in several] if name in ("auto", "cuda") else [name]
 
 
-def _begin(worker: Worker, waiting: Any, threads: int) -> Worker:
-    if multiprocessing.parent_process() is not None:  # else it has all cores to itself
-        os.environ["OMP_NUM_THREADS"] = str(threads)
+def _begin(worker: Worker, waiting: Any) -> Worker:
     return replace(worker, device=waiting.get())
 
 
@@ -104,9 +103,10 @@ def by_ray(worker: Worker, shards: Sequence[Shard], workers: int | None) -> Iter
     ray, data = optional_import("ray", _ABSENT), optional_import("ray.data", _ABSENT)
     resources = ray.cluster_resources()
     gpus, cores = (int(resources.get(name, 0)) for name in ("GPU", "CPU"))
+    threads = worker.job.threads
     on_gpus = gpus > 0 and worker.job.opening["device"] != "cpu"
-    each = {"num_gpus": 1, "num_cpus": 0} if on_gpus else {"num_cpus": 1}
-    count = min(workers or (gpus if on_gpus else cores), len(shards))
+    each = {"num_gpus": 1, "num_cpus": 0} if on_gpus else {"num_cpus": threads}
+    count = min(workers or (gpus if on_gpus else max(1, cores // threads)), len(shards))
     data.DataContext.get_current().enable_progress_bars = False
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     blocks = min(len(shards), _MOST_BLOCKS)

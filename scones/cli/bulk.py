@@ -46,6 +46,7 @@ class Bulk(OpeningFlags):
     workers: int | None = option(
         None, "Processes or actors; by default one for each GPU, or else core.", least=1
     )
+    threads: int = option(1, "Threads of each; another number may change the last digits.", least=1)
     shard: str = option("1/1", "Make this part of the shards alone: 3/50, say.")
     launcher: Literal["local", "ray"] = option("local", "Who hands the shards out.")
     ray_address: str | None = option(
@@ -72,6 +73,7 @@ def bulk(options: Bulk) -> None:
 
     if options.exactly and options.length_penalty:
         raise SconesError("Exact search ranks by probability; leave out --length-penalty.")
+    part, parts = share_of(options.shard)
     job, inputs = _job(options), expanded(options.inputs)
     formats = {format_of(url) for url in inputs}
     if len(formats) > 1:
@@ -80,7 +82,9 @@ def bulk(options: Bulk) -> None:
     output = Output(options.output, "txt" if options.text else kind)
     on_ray = options.launcher == "ray" or options.ray_address is not None
     with connected_to_ray(options.ray_address) if on_ray else nullcontext():
-        shards = share_of(plan(job, inputs, output, options.workers or 1), options.shard)
+        planned = plan(job, inputs, output, options.workers or 1)
+        # Neighbours lie together in their files.
+        shards = planned[(part - 1) * len(planned) // parts : part * len(planned) // parts]
         reports = output.finished([shard.number for shard in shards], options.verify)
         before, done = len(reports), {report.number for report in reports}
         left = [shard for shard in shards if shard.number not in done]
@@ -90,7 +94,7 @@ def bulk(options: Bulk) -> None:
             for report in launch(Worker(job, output), left, options.workers) if left else ():
                 reports.append(report)
                 rows += report.rows
-                show(options.output, rows, total)
+                show("bulk", rows, total)
     reasons = Counter(reason.partition(" (")[0] for one in reports for _, reason in one.failed)
     facts = {
         "shards": len(shards),
@@ -125,4 +129,5 @@ def _job(options: Bulk) -> Job:
         options.text,
         options.dedupe,
         options.rows,
+        options.threads,
     )

@@ -109,6 +109,11 @@ def same(one, other):
     return names == there and filecmp.cmpfiles(one, other, names, shallow=False)[0] == names
 
 
+def say(line):
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
 def main(words=None):
     parser = argparse.ArgumentParser()
     parser.add_argument("model")
@@ -126,7 +131,7 @@ def main(words=None):
     given = options.model, options.source
     subprocess.run(command(*given, whole, options.rows), check=True, capture_output=True)
     shards, twice = len(list(whole.glob("_shards/*"))), 0
-    print(f"undisturbed: {shards} shards, {time.monotonic() - began:.0f} s", flush=True)
+    say(f"undisturbed: {shards} shards, {time.monotonic() - began:.0f} s")
     with three_nodes() as cluster:
         for number in range(options.rounds):
             launcher, kind = ROUNDS[number % len(ROUNDS)]
@@ -142,11 +147,10 @@ def main(words=None):
             twice += again
             assert killed
             assert same(whole, output), output
-            print(
+            say(
                 f"{number + 1}: {launcher}, a {kind} killed after {at} shards: {starts} starts, "
                 f"identical, {again} of {len(watch.states)} finished shards written again, "
-                f"{time.monotonic() - began:.0f} s",
-                flush=True,
+                f"{time.monotonic() - began:.0f} s"
             )
     assert twice == 0
 
