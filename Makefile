@@ -48,7 +48,7 @@ types: $(VENV)/.installed-dev
 pytest: $(VENV)/.installed-dev
 	$(BIN)/pytest -m "not slow"
 
-pytest-all: $(addprefix $(VENV)/.installed-,dev replication docs serve-dev)
+pytest-all: $(addprefix $(VENV)/.installed-,dev replication docs serve-dev ray)
 	$(BIN)/pytest
 
 test-page: $(addprefix $(VENV)/.installed-,dev serve-dev)
@@ -76,6 +76,7 @@ bench: $(VENV)/.installed-dev
 		--model $(BENCH_IBM3) --store $(BENCH_IBM3_STORE)
 	$(BIN)/python benchmarks/language_identification.py
 	$(BIN)/python benchmarks/prepare.py
+	$(BIN)/python benchmarks/bulk.py
 
 wheel: $(VENV)/.installed-release
 	rm -rf build dist

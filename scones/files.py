@@ -180,7 +180,7 @@ def write_file(path: Path, content: bytes | str) -> None:
             os.set_blocking(device.fileno(), True)
             device.write(content)
         return
-    with _replaced(path) as beside:
+    with replaced(path) as beside:
         beside.write_bytes(content)
 
 
@@ -199,7 +199,7 @@ def write_tensors(
     if path.exists():
         regular(path)
     try:
-        with _replaced(path) as beside:
+        with replaced(path) as beside:
             save_file(tensors, beside, metadata)
             mask = os.umask(0)  # the only way to ask for it is to set it
             os.umask(mask)
@@ -261,7 +261,7 @@ def read_lines(path: Path, remedy: str) -> list[str]:
 
 
 @contextmanager
-def _replaced(path: Path) -> Iterator[Path]:
+def replaced(path: Path) -> Iterator[Path]:
     """A hidden name to write to; that file takes the place of `path` when all went well."""
     path = real(path)
     with _beside(path) as hidden:

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scones.errors import SconesError
@@ -39,10 +40,24 @@ def threads() -> int:
     return usable_cores()
 
 
+def set_threads(count: int) -> None:
+    """Compute with so many from now on, whoever computes."""
+    os.environ["OMP_NUM_THREADS"] = str(count)
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(count)
+
+
 def usable_cores() -> int:
     # A container or `taskset` may allow fewer cores than the machine has; macOS cannot say.
     usable = getattr(os, "sched_getaffinity", None)
     return len(usable(0)) if usable else os.cpu_count() or 1
+
+
+def is_cpu(name: str) -> bool:
+    """Whether that device is a CPU here; PyTorch is asked only where there may be a GPU."""
+    names = ("nvidia*", "nvhost*", "kfd", "dxg")
+    gpu = any(True for name in names for _ in Path("/dev").glob(name))
+    return name == "cpu" or (name == "auto" and not gpu) or choose_device(name).type == "cpu"
 
 
 def choose_device(name: str) -> torch.device:

@@ -12,6 +12,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import timedelta
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 T = TypeVar("T")
+
+PATIENCE = "SCONES_PATIENCE"
+"""The variable that says for how many seconds processes wait for one that is silent."""
 
 
 def is_first() -> bool:
@@ -45,13 +49,16 @@ def connected(remedy: str) -> Iterator[Processes]:
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
     lost = SconesError(
-        "Another process of this job has ended, and this one ends with it; look for its message. "
-        + remedy
+        "Another process of this job has ended or cannot be reached, and this one ends with it; "
+        "look for its message. " + remedy
     )
     with _explained(lost):
         # Small things travel between CPUs, where a lost peer is noticed at once.
         on_gpus = torch.cuda.is_available()
-        distributed.init_process_group("cpu:gloo,cuda:nccl" if on_gpus else "gloo")
+        patience = timedelta(seconds=float(os.environ.get(PATIENCE, "1800")))
+        distributed.init_process_group(
+            "cpu:gloo,cuda:nccl" if on_gpus else "gloo", timeout=patience
+        )
         yield Processes(distributed.get_rank(), count)
         gc.collect()  # what still held the connections would keep their threads running
         distributed.destroy_process_group()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 from scones.bridges import marian
 from scones.errors import SconesError
 from scones.evaluation.calibration import Calibration, features
+from scones.hardware import is_cpu
 from scones.model.folder import FolderConfig, ModelFolder, OpenedFolder
 from scones.processes import Processes
 from scones.search.lattice import Lattice
@@ -59,11 +60,11 @@ _POSITIONS = 512
 
 
 class TooLongError(SconesError):
-    """A sentence beyond the model's limit; `number` says which of those given."""
+    """Sentences beyond the model's limit; `numbers` says which of those given, from 1."""
 
-    def __init__(self, sentence: str, number: int) -> None:
+    def __init__(self, sentence: str, numbers: list[int]) -> None:
         super().__init__(sentence)
-        self.number = number
+        self.numbers = numbers
 
 
 @dataclass(frozen=True)
@@ -262,14 +263,7 @@ class Weights:
 
     @property
     def on_cpu(self) -> bool:
-        """Whether the device is a CPU; PyTorch is asked only where there may be a GPU."""
-        names = ("nvidia*", "nvhost*", "kfd", "dxg")
-        gpu = any(True for name in names for _ in Path("/dev").glob(name))
-        if self.device == "cpu" or (self.device == "auto" and not gpu):
-            return True
-        from scones.hardware import choose_device
-
-        return choose_device(self.device).type == "cpu"
+        return is_cpu(self.device)
 
 
 def _choose_searcher(
@@ -758,14 +752,14 @@ class Translator:
         limit = self._sizes.max_length - 1  # the end of sentence takes a position too
         subwords = self.subwords.target if name == "Target" else self.subwords
         ids = subwords.encode(sentences)
-        for index, tokens in enumerate(ids):
-            if len(tokens) <= limit:
-                continue
-            number = index + 1 if numbers is None else numbers[index]
+        long = [index for index, tokens in enumerate(ids) if len(tokens) > limit]
+        called = [index + 1 if numbers is None else numbers[index] for index in long]
+        for index, number in zip(long, called, strict=True):
+            tokens = ids[index]
             fact = f"{name} {number} has {len(tokens):,} pieces and the model takes {limit:,}"
             if too_long == "error":
                 remedy = "split it, or let such sentences be cut or skipped (--too-long)"
-                raise TooLongError(f"{fact}; {remedy}.", number)
+                raise TooLongError(f"{fact}; {remedy}.", called)
             ids[index] = tokens[:limit] if too_long == "cut" else []
             logger.warning("%s: it is %s.", fact, "cut" if too_long == "cut" else "skipped")
         return ids

@@ -44,6 +44,7 @@ _COMMANDS = (
     ("From text to a model", "train", ("train", "tune", "mine")),
     ("Use a model", "translate", ("translate", "score")),
     ("Use a model", "serve", ("serve",)),
+    ("Use a model", "bulk", ("bulk",)),
     ("Use a model", "info", ("info",)),
     ("Use a model", "export", ("export", "convert", "shortlist")),
     ("Judge", "evaluate", ("evaluate",)),

@@ -26,22 +26,9 @@ logger = logging.getLogger("scones")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Translate(TranslatingFlags, SearchFlags, VerifyFlag, JsonFlag):
-    """What `scones translate` takes."""
+class OpeningFlags(TranslatingFlags, SearchFlags, VerifyFlag, JsonFlag):
+    """How a model is opened and searched by `scones translate` and `scones bulk`."""
 
-    model: Path = argument(
-        "A model folder, an export, a Marian folder, or a name: of a pocket model, or of a Marian "
-        "model on huggingface.co.",
-        "MODEL",
-    )
-    files: list[Path] = argument("Text, also compressed; standard input without any.", "FILE", [])
-    split: bool | None = option(
-        None,
-        "Translate each sentence of a line by itself; by default wherever one translation is "
-        "wanted, by greedy or beam search.",
-        only=("search", "greedy", "beam"),
-    )
-    chunk: int = option(2000, "Lines to read ahead and sort by length.", least=1)
     engine: Literal["auto", "torch", "ctranslate2"] = option(
         "auto", "What searches; auto: the fastest that gives the model's own output."
     )
@@ -57,11 +44,6 @@ class Translate(TranslatingFlags, SearchFlags, VerifyFlag, JsonFlag):
         "scores stay exact under SCONES; under softmax they share all the probability.",
         only=("search", "greedy", "beam"),
     )
-    prefix: str | None = option(
-        None,
-        "What every translation begins with; its last word may go on, unless a space follows.",
-        metavar="TEXT",
-    )
     threshold: float | None = option(
         None,
         "The least probability of a translation (all); by default the one from which on a "
@@ -70,6 +52,35 @@ class Translate(TranslatingFlags, SearchFlags, VerifyFlag, JsonFlag):
         most=1,
         only=("search", "all"),
     )
+
+    @property
+    def exactly(self) -> bool:
+        """Whether exact search is asked for, of either kind."""
+        return self.search in ("exact", "all")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Translate(OpeningFlags):
+    """What `scones translate` takes."""
+
+    model: Path = argument(
+        "A model folder, an export, a Marian folder, or a name: of a pocket model, or of a Marian "
+        "model on huggingface.co.",
+        "MODEL",
+    )
+    files: list[Path] = argument("Text, also compressed; standard input without any.", "FILE", [])
+    split: bool | None = option(
+        None,
+        "Translate each sentence of a line by itself; by default wherever one translation is "
+        "wanted, by greedy or beam search.",
+        only=("search", "greedy", "beam"),
+    )
+    chunk: int = option(2000, "Lines to read ahead and sort by length.", least=1)
+    prefix: str | None = option(
+        None,
+        "What every translation begins with; its last word may go on, unless a space follows.",
+        metavar="TEXT",
+    )
     min_confidence: float | None = option(
         None,
         "Leave out what is less probably acceptable than this: an empty line, with a warning. "
@@ -77,11 +88,6 @@ class Translate(TranslatingFlags, SearchFlags, VerifyFlag, JsonFlag):
         least=0,
         most=1,
     )
-
-    @property
-    def exactly(self) -> bool:
-        """Whether exact search is asked for, of either kind."""
-        return self.search in ("exact", "all")
 
     @property
     def splits(self) -> bool:
@@ -157,7 +163,7 @@ def _answer_all(translator: Translator, options: Translate, most: int) -> None:
         try:
             _answer(translator, options, lines)
         except TooLongError as mistake:
-            before = [line for line in lines if line[0] < mistake.number]
+            before = [line for line in lines if line[0] < mistake.numbers[0]]
             if before:  # they are answered first
                 _answer(translator, options, before)
             raise

@@ -19,7 +19,7 @@ import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, zip_longest
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any, BinaryIO, Final, cast
 
 from scones.errors import SconesError
@@ -37,9 +37,9 @@ MAX_LINE_BYTES: Final = 1 << 20
 NOT_TWO_COLUMNS: Final = b"\n"
 """Stands for the target of a TSV line without exactly one TAB; no real line can hold it."""
 
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
-_DAMAGED: Final = (
+DAMAGED: Final = (
     EOFError,
     zlib.error,
     lzma.LZMAError,
@@ -64,14 +64,14 @@ def lines(path: Path, *, dos: bool = False) -> Iterator[bytes]:
                 if line.endswith(b"\n"):
                     line = line[:-1]
                 elif len(line) > MAX_LINE_BYTES:
-                    _skip_rest_of_line(file)
+                    skip_rest_of_line(file)
                 if first:
-                    line = _checked_first_line(path, line, dos)
+                    line = checked_first_line(path, line, dos)
                     first = False
                 yield line.removesuffix(b"\r") if dos else line
             if first:
                 raise SconesError(f"{path} is empty; give a file with at least one line.")
-    except _DAMAGED as problem:
+    except DAMAGED as problem:
         raise SconesError(
             f"{path} is damaged or cut off ({problem}); download or compress it again."
         ) from None
@@ -161,12 +161,12 @@ def _columns(path: Path, dos: bool, several: bool) -> Iterator[tuple[bytes, byte
             yield line, NOT_TWO_COLUMNS
 
 
-def _skip_rest_of_line(file: IO[bytes]) -> None:
+def skip_rest_of_line(file: IO[bytes]) -> None:
     while (piece := file.readline(MAX_LINE_BYTES)) and not piece.endswith(b"\n"):
         pass
 
 
-def _checked_first_line(path: Path, line: bytes, dos: bool) -> bytes:
+def checked_first_line(path: Path, line: bytes, dos: bool) -> bytes:
     """Refuse a file whose first line shows another encoding; returns the line to hand on."""
     # Only the first line: what is wrong with a whole file shows there, and the others cost time.
     for ending, magic in _MAGIC.items():
@@ -178,8 +178,8 @@ def _checked_first_line(path: Path, line: bytes, dos: bool) -> bytes:
             "file with iconv -f utf-16 -t utf-8."
         )
     if dos:
-        return line.removeprefix(_BYTE_ORDER_MARK)
-    if line.startswith(_BYTE_ORDER_MARK):
+        return line.removeprefix(BYTE_ORDER_MARK)
+    if line.startswith(BYTE_ORDER_MARK):
         raise SconesError(f"{path} starts with a byte-order mark; pass --dos to remove it.")
     if line.endswith(b"\r"):
         raise SconesError(f"{path} has Windows line ends (CR LF); pass --dos to remove the CR.")
@@ -191,21 +191,28 @@ def _open(path: Path) -> IO[bytes]:
         raise SconesError(f"{path} does not exist.")
     if path.is_dir():
         raise SconesError(f"{path} is a folder; give a text file.")
-    unpackers: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".zst": _open_zstd}
-    unpack = unpackers.get(path.suffix.lower())
     # To xz and zstd no bytes at all are a cut-off file; an empty file should be called empty.
-    if unpack is None or (path.is_file() and path.stat().st_size == 0):
+    if path.is_file() and path.stat().st_size == 0:
         return path.open("rb")
-    # The unpacked files read lines in Python; a BufferedReader around them does it in C.
-    return io.BufferedReader(cast(Any, unpack(path)))
+    return unpacked(path, path)
 
 
-def _open_zstd(path: Path) -> Any:
-    if zstd is None:
+def unpacked(file: Path | IO[bytes], name: Path | PurePosixPath) -> IO[bytes]:
+    """Read a file, or one that is open, as its name says that it is packed."""
+    unpackers: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".zst": _open_zstd}
+    unpack = unpackers.get(name.suffix.lower())
+    if unpack is None:
+        return file.open("rb") if isinstance(file, Path) else file
+    if unpack is _open_zstd and zstd is None:
         raise SconesError(
-            f"{path} needs the package backports.zstd; install it with pip install 'scones[zstd]'."
+            f"{name} needs the package backports.zstd; install it with pip install 'scones[zstd]'."
         )
-    return zstd.open(path)
+    # The unpacked files read lines in Python; a BufferedReader around them does it in C.
+    return io.BufferedReader(cast(Any, unpack(file)))
+
+
+def _open_zstd(file: Path | IO[bytes]) -> Any:
+    return zstd.open(file)
 
 
 # Text to translate, line by line, in chunks: of files, or of standard input what is waiting.
@@ -274,7 +281,7 @@ def _arriving(descriptor: int) -> Iterator[bytes | None]:
 def _text_of(line: bytes, number: int) -> str:
     line = line.removesuffix(b"\r")
     if number == 1:
-        line = line.removeprefix(_BYTE_ORDER_MARK)
+        line = line.removeprefix(BYTE_ORDER_MARK)
     if b"\0" in line:
         raise SconesError(f"Line {number} of the input holds a NUL byte; remove it first.")
     if fault := bad_byte(line):

@@ -15,7 +15,9 @@ import pytest
 
 from scones.cli import run
 
-PROGRESS = re.compile(r"[\w ]+: [\d,]+ pairs|step +\d+ .*|\w+: (greedy|beam \d+)(: 0 of .*)?")
+PROGRESS = re.compile(
+    r"[\w ]+: [\d,]+( of [\d,]+)? (pairs|rows)|step +\d+ .*|\w+: (greedy|beam \d+)(: 0 of .*)?"
+)
 
 
 @dataclass(frozen=True)
