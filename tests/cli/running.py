@@ -18,8 +18,6 @@ from scones.cli import run
 PROGRESS = re.compile(
     r"[\w ]+: [\d,]+ pairs|step +\d+ .*|\w+: (greedy|beam \d+)(: 0 of .*)?|\S+: \d of \d sentences"
 )
-    r"[\w ]+: [\d,]+ pairs|step +\d+ .*|\w+: (greedy|beam \d+)(: 0 of .*)?|\S+: \d of \d sentences"
-)
 
 
 @dataclass(frozen=True)
