@@ -7,8 +7,8 @@
             --decoder-layers 2 --dropout 0 --attention-dropout 0 --max-tokens 2048 \\
             --learning-rate 0.0005 --warmup-steps 10 --cooldown 0.6 --max-steps 60
     done
-    SCONES_DATA=... python benchmarks/confidence.py pocket-en-de runs/twin/scones \\
-        runs/twin/softmax --output docs/results/confidence/peers
+    SCONES_DATA=... python benchmarks/confidence.py runs/twin/scones runs/twin/softmax \\
+        --output docs/results/confidence/peers
 
 Judges read the same pairs: sentences that people rated, the first model's translations of news, and
 references beside themselves with something spoilt (recipes/several/spoil.py). How token scores
@@ -157,7 +157,7 @@ def summed(read: Sequence[Any], how: str) -> Values:
 
 def on_ratings(judges: Mapping[str, Judge], given: Any) -> tuple[dict[str, Any], dict[str, str]]:
     """Correlations with ratings, and how each judge gathers its scores."""
-    dev, dev_truth = rated("dev", given.limit)
+    dev, dev_truth = rated("dev", given.dev)
     test, truth = rated("test20", given.limit)
     train, train_truth = rated("train", given.train)
     result: dict[str, Any] = {}
@@ -238,9 +238,10 @@ def table(rows: Mapping[str, Mapping[str, Any]]) -> str:
 def main() -> None:
     """Let all judge, and print and write the table."""
     parser = flags(__doc__)
-    for name in ("shipped", "scones", "softmax"):
+    for name in ("scones", "softmax"):
         parser.add_argument(name)
-    parser.add_argument("--limit", type=int, default=1000, help="rated pairs of dev and test20")
+    parser.add_argument("--dev", type=int, default=1000, help="rated pairs of qe/dev")
+    parser.add_argument("--limit", type=int, default=1000, help="rated pairs of qe/test20")
     parser.add_argument(
         "--train", type=int, default=7000, help="rated pairs that the map is fitted on"
     )
@@ -248,19 +249,17 @@ def main() -> None:
     parser.add_argument("--spoilt", type=int, default=500, help="references to spoil")
     parser.add_argument("--output", type=Path, required=True, help="STEM of STEM.json, STEM.md")
     given = parser.parse_args()
-    opened = {
-        name: scones.load(getattr(given, name), "cpu") for name in ("shipped", "scones", "softmax")
-    }
+    scones_model, softmax = (scones.load(name, "cpu") for name in (given.scones, given.softmax))
     judges = {
-        "SCONES, as shipped": Judge(opened["shipped"]),
-        "SCONES, trained on": Judge(opened["scones"]),
-        "softmax twin": Judge(opened["softmax"]),
-        "BoostedProb on the twin": Judge(opened["softmax"], boosted=True),
+        "SCONES": Judge(scones_model),
+        "softmax twin": Judge(softmax),
+        "BoostedProb on the twin": Judge(softmax, boosted=True),
     }
     rows, chosen = on_ratings(judges, given)
-    for more in (on_news(judges, chosen, given), on_spoilt(judges, given)):
-        for name, row in more.items():
-            rows[name] |= row
+    more = on_news(judges, chosen, given) if given.news else {}
+    wrong = on_spoilt(judges, given) if given.spoilt else {}
+    for name in judges:
+        rows[name] |= more.get(name, {}) | wrong.get(name, {})
     made = facts(torch.device("cpu"))
     note = f"`{made['command']}`, commit {made['commit']}, {RESAMPLES:,} resamples, seed 12345.\n"
     write_json(given.output.with_suffix(".json"), {**made, "judges": rows})

@@ -3,9 +3,9 @@
     python recipes/several/alternatives.py draw OLD NEW SOURCES FOLDER [--count 200] [--threshold T]
     python recipes/several/alternatives.py share FOLDER
 
-`draw` lets two models list what they find right (search="all", the threshold .05 unless it is
-given, `own` for each model's default) for every tenth line of SOURCES, draws as many of either that
-are not that model's first answer, and shuffles them. It says how many sentences get nothing at all.
+`draw` lets two models list what they find right (search="all", threshold .05 unless it is given;
+`own` is each model's default) for every tenth line of SOURCES, draws as many of either that are not
+that model's first answer, and shuffles them. It says how many sentences get nothing at all.
 FOLDER has verdicts.tsv (set, line, output; fill in a fourth column) and key.json, not to be opened
 before.
 
