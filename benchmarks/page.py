@@ -89,8 +89,8 @@ def ten_words(many: int, dice: random.Random) -> list[str]:
     """German sentences of ten words, drawn by lot."""
     if data := os.environ.get("SCONES_DATA"):
         with lzma.open(Path(data) / "tatoeba/test.de-en.de.xz", "rt", encoding="utf-8") as lines:
-            found = sorted({line.strip() for line in lines if len(line.split()) == WORDS})
-        return dice.sample(found, many)
+            of_ten = {line.strip() for line in lines if len(line.split()) == WORDS}
+        return dice.sample(sorted(line for line in of_ten if is_one(line)), many)
     sys.path.insert(0, str(Path(__file__).parents[1]))
     from recipes.pocket import everyday
 
@@ -99,9 +99,15 @@ def ten_words(many: int, dice: random.Random) -> list[str]:
     found = []
     while len(found) < many:
         first, second = dice.sample(phrases, 2)
-        if len(f"{first} {second}".split()) == WORDS:
-            found.append(f"{first.rstrip('.!?')}, {second}")
+        text = f"{first.rstrip('.!?')}, {second}"
+        if len(text.split()) == WORDS and is_one(text):
+            found.append(text)
     return found
+
+
+def is_one(text: str) -> bool:
+    """Whether a text is one sentence for sure."""
+    return not set(text[:-1]) & set(".!?…:")
 
 
 @contextmanager

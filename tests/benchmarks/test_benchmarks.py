@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -92,3 +93,15 @@ def test_the_page_is_that_of_the_stored_results(run, tmp_path):
         results.symlink_to(ROOT / "docs" / "results" / "performance")
     run("tables", "--results", results, "--page", page)
     assert page.read_text() == stored
+
+
+@pytest.mark.slow
+def test_what_somebody_at_the_page_waits_for_is_measured(run, tmp_path):
+    for needed in ("fastapi", "playwright"):
+        pytest.importorskip(needed)
+    if not shutil.which("chromium"):
+        pytest.skip("there is no Chromium here")
+    run("page", "--sentences", "2", "--json", tmp_path / "page.json")
+    waited = json.loads((tmp_path / "page.json").read_text())["milliseconds"]
+    assert waited["translation"]["measured"] == 2
+    assert 80 <= waited["translation"]["median"] <= waited["translation"]["95 %"]

@@ -20,8 +20,9 @@ BLOCKS = [
 
 
 def phrases(language, many, least_words=4):
-    """Sentences of the phrasebook, drawn at random."""
+    """Sentences of the phrasebook, drawn at random; a line may be two, which are left out."""
     lines = [line for block in BLOCKS for line in block.lines[language]]
+    lines = [line for line in lines if not set(line[:-1]) & set(".!?…:")]
     return random.sample([line for line in lines if len(line.split()) >= least_words], many)
 
 
