@@ -14,10 +14,10 @@ import hashlib
 import json
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,6 @@ from scones.errors import SconesError
 from scones.files import damaged, replaced, sole_use
 from scones.hardware import set_threads
 from scones.model.folder import FolderConfig
-from scones.text.workers import ordered_map
 from scones.translator import TooLongError, Translation, Translator, load
 
 _MANIFEST = "_manifest.json"
@@ -175,7 +174,7 @@ class Output:
 # The plan.
 
 
-def plan(job: Job, inputs: Sequence[str], output: Output, workers: int) -> list[Shard]:
+def plan(job: Job, inputs: Sequence[str], output: Output) -> list[Shard]:
     """The shards of a job, from its manifest or, the first time, by looking through the inputs."""
     files = {url: state_of(url) for url in inputs}
     decisive = job.decisive()
@@ -191,9 +190,7 @@ def plan(job: Job, inputs: Sequence[str], output: Output, workers: int) -> list[
             raise SconesError(f"{output.url} holds something else; choose another folder.")
         else:
             added = [job.prefix + name for name in job.added]
-            count = partial(divided, columns=job.columns, added=added, most=job.rows)
-            with closing(ordered_map(_called, files, partial(_same, count), workers)) as found:
-                starts = list(found)
+            starts = [divided(url, job.columns, added, job.rows) for url in files]
             manifest = {"job": decisive, "inputs": files, "shards": starts}
             output.write(_MANIFEST, json.dumps(manifest).encode())
     shards = [
@@ -202,14 +199,6 @@ def plan(job: Job, inputs: Sequence[str], output: Output, workers: int) -> list[
         for start, rows in starts
     ]
     return [Shard(number, *shard) for number, shard in enumerate(shards)]
-
-
-def _same(tool: Any) -> Any:
-    return tool
-
-
-def _called(function: Callable[[str], Any], url: str) -> Any:
-    return function(url)
 
 
 def _check_same(

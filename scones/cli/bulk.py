@@ -82,7 +82,7 @@ def bulk(options: Bulk) -> None:
     output = Output(options.output, "txt" if options.text else kind)
     on_ray = options.launcher == "ray" or options.ray_address is not None
     with connected_to_ray(options.ray_address) if on_ray else nullcontext():
-        planned = plan(job, inputs, output, options.workers or 1)
+        planned = plan(job, inputs, output)
         # Neighbours lie together in their files.
         shards = planned[(part - 1) * len(planned) // parts : part * len(planned) // parts]
         reports = output.finished([shard.number for shard in shards], options.verify)

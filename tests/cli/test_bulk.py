@@ -256,3 +256,38 @@ def test_without_space_no_shard_is_there(german, tiny_model, scones, tmp_path):
     assert_refusal(done, "no space left to write")
     assert list(contents(tmp_path / "out")) == ["_manifest.json"]
     assert scones(*words).code == 0
+
+
+@pytest.mark.parametrize("count", [20_000, pytest.param(3_000_000, marks=pytest.mark.slow)])
+def test_millions_of_scores_are_read_back(count, tiny_model, scones, tmp_path, monkeypatch):
+    """Scores are synthesised: what is tested is the way in and out."""
+    duckdb = pytest.importorskip("duckdb")
+
+    def by_model(self, given):
+        return [{"log_prob": -float(source), "tokens": len(target)} for source, target in given]
+
+    monkeypatch.setattr("scones.bulk.job.Worker._by_model", by_model)
+    numbers = arrow.array(range(count))
+    missing = arrow.array([None if number % 1000 == 7 else "ja" for number in range(1000)])
+    columns = {"id": numbers, "source": numbers.cast("string")}
+    columns["target"] = arrow.chunked_array([missing] * (count // 1000))
+    parquet.write_table(arrow.table(columns), tmp_path / "a.parquet", row_group_size=count // 3)
+    words = ["bulk", tiny_model, tmp_path / "a.parquet", tmp_path / "out", "--pairs"]
+    done = scones(*words, "--workers", 1, "--rows", count // 8, "--json")
+    assert json.loads(done.out)["failed"] == {"has no text": count // 1000}
+    found = pytest.importorskip("pyarrow.dataset").dataset(tmp_path / "out").to_table()
+    assert found["id"].to_pylist() == list(range(count))
+    names = ["id", "source", "target", "log_prob", "tokens", "error"]
+    kinds = ["int64", "string", "string", "double", "int32", "string"]
+    assert found.schema.names == names
+    assert [str(kind) for kind in found.schema.types] == kinds
+    query = f"""
+        SELECT count(*), count(log_prob), count(error), sum(log_prob), any_value(error),
+               bool_and(log_prob = -id) FROM read_parquet('{tmp_path}/out/*.parquet')"""
+    whole = count * (count - 1) // 2
+    gone = sum(range(7, count, 1000))
+    scored = count - count // 1000
+    expected = (count, scored, count // 1000, gone - whole, "has no text", True)
+    assert duckdb.sql(query).fetchall() == [expected]
+    order = duckdb.sql(f"SELECT id FROM read_parquet('{tmp_path}/out/*.parquet')").fetchall()
+    assert [number for (number,) in order] == list(range(count))
