@@ -96,7 +96,7 @@ def ten_words(many: int, dice: random.Random) -> list[str]:
 
     blocks = everyday.read_blocks(everyday.HERE / "phrasebook" / "train.txt")
     phrases = [line for block in blocks for line in block.lines["de"]]
-    found = []
+    found: list[str] = []
     while len(found) < many:
         first, second = dice.sample(phrases, 2)
         text = f"{first.rstrip('.!?')}, {second}"
