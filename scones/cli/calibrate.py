@@ -95,7 +95,8 @@ def calibrate(options: Calibrate) -> None:
 
         scones calibrate runs/de-en --source dev.de -r dev.en
         scones calibrate runs/de-en --source test.de -r test.en --check
-        scones calibrate runs/en-de --source s.en --translation t.de --ratings r --acceptable 70
+        scones calibrate runs/en-de --source s.en --translation t.de \\
+            --ratings r --acceptable 70
     """
     from scones.evaluation import calibration as fitting
     from scones.model.folder import FolderConfig, keep_confidence
