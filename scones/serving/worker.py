@@ -133,6 +133,8 @@ class Models:
 
     @classmethod
     def opened(cls, folders: Mapping[str, Path], aside: bool) -> Models:
+        # oneDNN remembers 1,024 shapes of products, half a gigabyte that grows for many minutes.
+        os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
         import torch
 
         from scones.translator import load
