@@ -23,7 +23,7 @@ class Bulk(OpeningFlags):
 
     model: Path = argument("A model folder, an export, or a pocket model's name.", "MODEL")
     inputs: list[str] = argument(
-        "Text (.gz, .xz, .zst too), .jsonl or .parquet, here or at a URL of fsspec.", "INPUT..."
+        "Text (.gz, .xz, .zst too), .jsonl or .parquet, here or at a URL of fsspec.", "INPUT"
     )
     output: str = argument("The folder to make, or to go on with.", "OUTPUT")
     column: str = option("source", "The column that holds the sentences.")
@@ -64,7 +64,7 @@ def bulk(options: Bulk) -> None:
         scones bulk pocket-de-en crawl-*.txt.zst out
         scones bulk runs/de-en de.parquet out --column text --scores --search beam
         scones bulk runs/de-en pairs.tsv.gz scored --pairs
-        scones bulk runs/de-en s3://crawl/*.parquet s3://crawl/en --ray-address auto
+        scones bulk runs/de-en s3://crawl/*.parquet s3://en --ray-address auto
         scones bulk runs/de-en crawl.txt out --shard 3/50
     """
     from scones.bulk.job import Output, Worker, plan, share_of
