@@ -143,7 +143,10 @@ class Output:
         with ExitStack() as held:
             if self.folder is not None:
                 beside = str(held.enter_context(replaced(Path(path))))
-            system.pipe_file(beside, content)
+            try:
+                system.pipe_file(beside, content)
+            except OSError as problem:  # which may not say where
+                raise OSError(problem.errno, problem.strerror or str(problem), path) from None
             if hashlib.sha256(system.cat_file(beside)).hexdigest() != digest:
                 raise damaged(path, "what was written is not what is read")
             if self.folder is None:
