@@ -109,7 +109,7 @@ class Report:
     rows: int
     searched: int
     """Rows that the model was given: without faults, and with --dedupe without repetitions."""
-    failed: list[tuple[int, str]]
+    failed: list[Any]
     """The row, counted from 0 in the shard, and the reason."""
     size: int
     sha256: str
@@ -161,9 +161,7 @@ class Output:
         found = system.cat(list(wanted), on_error="omit")
         reports = []
         for content in found.values():
-            known = json.loads(content)
-            known["failed"] = [tuple(one) for one in known["failed"]]
-            report = Report(**known)
+            report = Report(**json.loads(content))
             if self._is_whole(report, verify):
                 reports.append(report)
         return sorted(reports, key=lambda report: report.number)
