@@ -159,12 +159,9 @@ class Output:
         system.invalidate_cache()
         wanted = {f"{root}/{self.path_of(number, record=True)}": number for number in numbers}
         found = system.cat(list(wanted), on_error="omit")
-        reports = []
-        for content in found.values():
-            report = Report(**json.loads(content))
-            if self._is_whole(report, verify):
-                reports.append(report)
-        return sorted(reports, key=lambda report: report.number)
+        reports = [Report(**json.loads(content)) for content in found.values()]
+        whole = [report for report in reports if self._is_whole(report, verify)]
+        return sorted(whole, key=lambda report: report.number)
 
     def _is_whole(self, report: Report, verify: bool) -> bool:
         system, root = self.place
