@@ -107,7 +107,7 @@ class Report:
     rows: int
     searched: int
     """Rows that the model was given: without faults, and with --dedupe without repetitions."""
-    failed: list[tuple[int, str]]
+    failed: list[Any]
     """The row, counted from 0 in the shard, and the reason."""
     size: int
     sha256: str
@@ -141,7 +141,10 @@ class Output:
         with ExitStack() as held:
             if self.folder is not None:
                 beside = str(held.enter_context(replaced(Path(path))))
-            system.pipe_file(beside, content)
+            try:
+                system.pipe_file(beside, content)
+            except OSError as problem:  # which may not say where
+                raise OSError(problem.errno, problem.strerror or str(problem), path) from None
             if hashlib.sha256(system.cat_file(beside)).hexdigest() != digest:
                 raise damaged(path, "what was written is not what is read")
             if self.folder is None:
@@ -154,14 +157,9 @@ class Output:
         system.invalidate_cache()
         wanted = {f"{root}/{self.path_of(number, record=True)}": number for number in numbers}
         found = system.cat(list(wanted), on_error="omit")
-        reports = []
-        for content in found.values():
-            known = json.loads(content)
-            known["failed"] = [tuple(one) for one in known["failed"]]
-            report = Report(**known)
-            if self._is_whole(report, verify):
-                reports.append(report)
-        return sorted(reports, key=lambda report: report.number)
+        reports = [Report(**json.loads(content)) for content in found.values()]
+        whole = [report for report in reports if self._is_whole(report, verify)]
+        return sorted(whole, key=lambda report: report.number)
 
     def _is_whole(self, report: Report, verify: bool) -> bool:
         system, root = self.place

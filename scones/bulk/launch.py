@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import pickle
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
@@ -52,7 +53,6 @@ def _begin(worker: Worker, waiting: Any) -> Worker:
 
 # Ray.
 
-_MOST_BLOCKS = 10_000  # a block is what an actor is given at once: one shard, mostly
 _USUAL = {
     "RAY_gcs_server_port_wait_time_s": "1",
     "RAY_py_gcs_connect_timeout_s": "5",
@@ -70,9 +70,10 @@ class _Actor:
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
         try:
-            return {"report": asdict(self._worker.make(Shard(**row))), "refused": None}
+            answer: Report | Exception = self._worker.make(Shard(**row))
         except (SconesError, OSError) as problem:
-            return {"report": None, "refused": problem}
+            answer = problem
+        return {"answer": pickle.dumps(answer)}  # a dataset would take it apart
 
 
 @contextmanager
@@ -109,10 +110,11 @@ def by_ray(worker: Worker, shards: Sequence[Shard], workers: int | None) -> Iter
     count = min(workers or (gpus if on_gpus else max(1, cores // threads)), len(shards))
     data.DataContext.get_current().enable_progress_bars = False
     logging.getLogger("ray.data").setLevel(logging.ERROR)
-    blocks = min(len(shards), _MOST_BLOCKS)
+    blocks = min(len(shards), 10_000)  # a block is what an actor is given at once
     items = data.from_items([asdict(shard) for shard in shards], override_num_blocks=blocks)
     pool = data.ActorPoolStrategy(min_size=1, max_size=count, initial_size=count)
     for row in items.map(_Actor, fn_constructor_args=[worker], compute=pool, **each).iter_rows():
-        if row["refused"] is not None:
-            raise row["refused"]
-        yield Report(**row["report"])
+        answer = pickle.loads(row["answer"])
+        if isinstance(answer, Exception):
+            raise answer
+        yield answer

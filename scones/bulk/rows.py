@@ -76,16 +76,12 @@ class Rows:
         table, file = self.content, io.BytesIO()
         for name, (kind, values) in added.items():
             table = table.append_column(name, _arrow().array(values, _type_of(kind)))
-        _parquet().write_table(table, file, compression="zstd")
+        _arrow("pyarrow.parquet").write_table(table, file, compression="zstd")
         return file.getvalue()
 
 
-def _arrow() -> Any:
-    return optional_import("pyarrow", _ABSENT.format("pyarrow"))
-
-
-def _parquet() -> Any:
-    return optional_import("pyarrow.parquet", _ABSENT.format("pyarrow"))
+def _arrow(module: str = "pyarrow") -> Any:
+    return optional_import(module, _ABSENT.format("pyarrow"))
 
 
 def _type_of(kind: str) -> Any:
@@ -179,7 +175,7 @@ def _opened(url: str) -> Any:
 @lru_cache(1)
 def _table(url: str) -> Any:
     system, path = file_system(url)
-    return _parquet().ParquetFile(system.open(path))
+    return _arrow("pyarrow.parquet").ParquetFile(system.open(path))
 
 
 @lru_cache(1)

@@ -253,7 +253,7 @@ def test_without_space_no_shard_is_there(german, tiny_model, scones, tmp_path):
     words = ["bulk", tiny_model, tmp_path / "a.txt", tmp_path / "out", "--workers", 1]
     with no_file_larger_than(1200):  # the manifest fits, no shard does
         done = scones(*words)
-    assert_refusal(done, "no space left to write")
+    assert_refusal(done, r"no space left to write \S+00000000\.jsonl")
     assert list(contents(tmp_path / "out")) == ["_manifest.json"]
     assert scones(*words).code == 0
 
