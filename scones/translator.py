@@ -725,14 +725,14 @@ class Translator:
             [_Measured.told(source, one) for one in several]
             for source, several in zip(sources, found, strict=True)
         ]
-        if self._weights is None:
-            return measured
         left = [
             (index, place)
             for index, several in enumerate(found)
             for place, one in enumerate(several)
             if one.finished and measured[index][place] is None
         ]
+        if self._weights is None or not left:  # PyTorch is not started for nothing
+            return measured
         facts = self._read(
             [sources[index] for index, _ in left],
             [found[index][place].tokens for index, place in left],

@@ -14,6 +14,11 @@ scores=runs/$name-scores
 mkdir -p "$scores"
 
 scones export "runs/$name" "$out" --to pocket --overwrite
+# Its confidence: one map for all kinds of text, fitted on the development sets together.
+from=${pair%-*} to=${pair#*-} dev=()
+for set in tatoeba/dev.de-en msdocs/dev newstest/newstest2018.de-en; do
+    dev+=(--source "$SCONES_DATA/$set.$from.xz" -r "$SCONES_DATA/$set.$to.xz")
+done
 for set in tatoeba/test.de-en "newstest/newstest2019.$pair" europarl/test.de-en msdocs/test; do
     for search in greedy beam; do
         result=$scores/${set//\//.}.$search
@@ -23,4 +28,5 @@ for set in tatoeba/test.de-en "newstest/newstest2019.$pair" europarl/test.de-en 
 done
 python recipes/pocket/card.py "data/$name/report.json" "$scores" "$name" > "$scores/card.json"
 scones export "runs/$name" "$out" --to pocket --overwrite --card "$scores/card.json"
+scones calibrate "$out" "${dev[@]}"
 scones info "$out"

@@ -1,10 +1,11 @@
 """Are the alternatives that a model lists acceptable? A list to judge blind, and the shares.
 
-    python recipes/several/alternatives.py draw OLD NEW SOURCES FOLDER [--count 200]
+    python recipes/several/alternatives.py draw OLD NEW SOURCES FOLDER [--count 200] [--threshold T]
     python recipes/several/alternatives.py share FOLDER
 
-`draw` lets two models list what they find right (search="all", threshold .05) for every tenth line
-of SOURCES, draws as many of either that are not that model's first answer, and shuffles them.
+`draw` lets two models list what they find right (search="all", threshold .05 unless it is given;
+`own` is each model's default) for every tenth line of SOURCES, draws as many of either that are not
+that model's first answer, and shuffles them. It says how many sentences get nothing at all.
 FOLDER has verdicts.tsv (set, line, output; fill in a fourth column) and key.json, not to be opened
 before.
 
@@ -26,7 +27,7 @@ from scones.text.reading import read_texts
 from scones.translator import load
 
 STEP = 10
-THRESHOLD = 0.05
+THRESHOLD = "0.05"
 
 
 def main() -> None:
@@ -39,6 +40,7 @@ def main() -> None:
     drawing.add_argument("sources", type=Path)
     drawing.add_argument("folder", type=Path)
     drawing.add_argument("--count", type=int, default=200)
+    drawing.add_argument("--threshold", default=THRESHOLD)
     commands.add_parser("share").add_argument("folder", type=Path)
     given = parser.parse_args()
     if given.what == "draw":
@@ -54,9 +56,10 @@ def draw(given: argparse.Namespace) -> None:
     sources = [texts[number] for number in numbers]
     owners: dict[tuple[int, str], list[str]] = defaultdict(list)
     rng = random.Random(7)
+    threshold = None if given.threshold == "own" else float(given.threshold)
     for name in ("old", "new"):
         found = load(getattr(given, name)).translate(
-            sources, search="all", threshold=THRESHOLD, n_best=20, max_states=20_000
+            sources, search="all", threshold=threshold, n_best=20, max_states=20_000
         )
         others = [
             (number + 1, translation.text)
@@ -65,7 +68,8 @@ def draw(given: argparse.Namespace) -> None:
         ]
         for place in rng.sample(others, min(given.count // 2, len(others))):
             owners[place].append(name)
-        sys.stderr.write(f"{name}: {len(others)} alternatives\n")
+        nothing = sum(not translations for translations in found) / len(found)
+        sys.stderr.write(f"{name}: {len(others)} alternatives; {nothing:.0%} get no translation\n")
     places = list(owners)
     rng.shuffle(places)
     given.folder.mkdir(parents=True, exist_ok=True)

@@ -95,7 +95,8 @@ def calibrate(options: Calibrate) -> None:
 
         scones calibrate runs/de-en --source dev.de -r dev.en
         scones calibrate runs/de-en --source test.de -r test.en --check
-        scones calibrate runs/en-de --source s.en --translation t.de --ratings r --acceptable 70
+        scones calibrate runs/en-de --source s.en --translation t.de \\
+            --ratings r --acceptable 70
     """
     from scones.evaluation import calibration as fitting
     from scones.model.folder import FolderConfig, keep_confidence
@@ -105,6 +106,8 @@ def calibrate(options: Calibrate) -> None:
     if config.facts.is_export:
         raise SconesError(f"{options.model} is an export; calibrate the model it was made from.")
     translator = load(options.model, options.device)
+    if options.check and translator.calibration is None:
+        raise SconesError(f"{options.model} is not calibrated; leave out --check.")
     with progress("sentences") as show:
         sets = {}
         for index, source in enumerate(options.source):
@@ -116,8 +119,7 @@ def calibrate(options: Calibrate) -> None:
         known, yes = zip(*together, strict=True)
         fitted = fitting.fit(known, yes, options.meaning, options.wanted)
         keep_confidence(config, fitted.to_json())
-    if fitted is None:
-        raise SconesError(f"{options.model} is not calibrated; leave out --check.")
+    assert fitted is not None
     facts = {"calibration": fitted.to_json(), "sets": compared(fitted, sets)}
     answer(options.as_json, facts, *_shown(facts))
 

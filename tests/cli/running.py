@@ -15,7 +15,9 @@ import pytest
 
 from scones.cli import run
 
-PROGRESS = re.compile(r"[\w ]+: [\d,]+ pairs|step +\d+ .*|\w+: (greedy|beam \d+)(: 0 of .*)?")
+PROGRESS = re.compile(
+    r"[\w ]+: [\d,]+ pairs|step +\d+ .*|\w+: (greedy|beam \d+)(: 0 of .*)?|\S+: \d of \d sentences"
+)
 
 
 @dataclass(frozen=True)

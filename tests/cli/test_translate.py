@@ -102,7 +102,7 @@ def test_json_holds_every_token_with_its_probability(
     answers = [json.loads(line) for line in done.out.splitlines()]
     assert [answer["source"] for answer in answers] == texts
     (nothing,) = answers.pop()["translations"]
-    assert [*nothing.values()] == ["", None, None, True, 1, []]
+    assert [*nothing.values()] == ["", None, None, True, 1, None, None, None, []]
     for answer, expected in zip(answers, translator.translate(sentences, **options), strict=True):
         for found, best in zip(answer["translations"], expected, strict=True):
             assert (found["text"], found["finished"]) == (best.text, best.finished)
