@@ -38,8 +38,8 @@ def test_a_model_gives_what_a_run_that_starts_from_it_does_not_say(
     words = ["train", tiny_store, start, *TINY, "--encoder-layers", 2, "--alpha", 0.3]
     assert scones(*words, "--dropout", 0.2, "--label-smoothing", 0.1).code == 0
     words = ["train", tiny_store, run, "--start-from", start, *TINY[-8:]]
-    refused(*words, "--encoder-layers", 1, said="encoder_layers 2 where 1|--encoder-layers 2 where")
-    refused(*words, "--preset", "tiny", said="has other sizes: --encoder-layers 2|--size 32")
+    refused(*words, "--encoder-layers", 1, said="--encoder-layers 2 where 1 is")
+    refused(*words, "--preset", "tiny", said="--decoder-layers 1 where 2 is")
     given = ["--alpha", 0.4, "--attention-dropout", 0.3]
     assert scones(*words, *given).code == 0
     begun = json.loads((run / "training" / "run.json").read_text())
