@@ -245,13 +245,6 @@ def speed(table: Table) -> Drawn:
     return Drawn(panels(drawings, height=3.6), keys)
 
 
-def _note(
-    axes: Axes, text: str, at: tuple[float, float], offset: tuple[float, float], ink: str
-) -> None:
-    like = {"ha": "center", "va": "center", "fontsize": 9, "color": ink}
-    axes.annotate(text, at, xytext=offset, textcoords="offset points", **like)  # type: ignore[arg-type]
-
-
 def synthetic(table: Table, search: str) -> Drawn:
     """Figures 8 and 9: BLEU by temperature; exact search in per cent of softmax with beam 4."""
     drawings: dict[str, Draw] = {}
@@ -279,8 +272,9 @@ def _by_temperature(
         axes.plot(gammas, values, "o-", color=colour(run), label=_shown(run))
     if exact:
         for one, value in zip(found, values, strict=True):
-            said = f"{one.proved[SMALL]:.1%} proved"
-            _note(axes, said, (one.gamma, value), (0, 12), colour(SMALL))
+            said, at = f"{one.proved[SMALL]:.1%} proved", (one.gamma, value)
+            like = {"ha": "center", "fontsize": 9, "color": colour(SMALL)}
+            axes.annotate(said, at, (0, 8), textcoords="offset points", **like)  # type: ignore[arg-type]
         for one in worst:
             ends = [one.kept(SMALL), values[gammas.index(one.gamma)]]
             axes.plot([one.gamma] * 2, ends, "_-", color=colour(SMALL))
