@@ -101,7 +101,7 @@ def run(given: argparse.Namespace) -> None:
         max_steps=given.steps,
         max_tokens=8192,
         learning_rate=0.006,
-        warmup_steps=300,
+        warmup_steps=min(300, given.steps // 5),
         cooldown=0.5,
         validate_every=10**6,
         checkpoint_every=10**6,
