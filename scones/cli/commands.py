@@ -227,7 +227,8 @@ class _Page:
             heading = getattr(parameter, "rich_help_panel", None) or usual
             row = parameter.get_help_record(ctx)
             if row is not None:
-                rows.setdefault(heading, []).append(row)
+                name = re.sub(r"list\[(\w+)\]", lambda kind: kind[1].lower(), row[0])
+                rows.setdefault(heading, []).append((name, row[1]))
         _write_lists(rows, formatter)
 
 
