@@ -419,8 +419,9 @@ class Translator:
             )
         if isinstance(self._searcher, AutoSearcher) and self._searcher.shortlist is not None:
             raise SconesError("A shortlist may lack what a prefix asks for; leave out one of them.")
-        cut = {one: Prefix.of(one, self.subwords.target) for one in {several[index] for index in real}}
-        prefixes = [cut[several[index]] for index in real]
+        asked = [several[index] for index in real]
+        cut = {one: Prefix.of(one, self.subwords.target) for one in set(asked)}
+        prefixes = [cut[one] for one in asked]
         for index, prefix in zip(real, prefixes, strict=True):
             limit = length_limit(len(ids[index]) + 1, self._sizes.max_length)
             if prefix is not None and len(prefix.path) >= limit:
