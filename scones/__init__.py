@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from scones.outputs.fused import fused_cross_entropy, fused_scones_loss, sharded_scones_loss
     from scones.outputs.loss import scones_loss
     from scones.search.positions import Position
-    from scones.translator import Translation, Translator, load
+    from scones.search.translations import Translation
+    from scones.translator import Translator, load
 
 wait_briefly()  # before anything imports PyTorch
 
@@ -49,7 +50,7 @@ __all__ = [
 _HOMES = {
     "Labels": "scones.outputs",
     "Position": "scones.search.positions",
-    "Translation": "scones.translator",
+    "Translation": "scones.search.translations",
     "Translator": "scones.translator",
     "fused_cross_entropy": "scones.outputs.fused",
     "fused_scones_loss": "scones.outputs.fused",

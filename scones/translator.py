@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import logging
 import math
-import operator
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from scones.bridges import marian
+from scones.bridges.engines import AutoSearcher, Engine, Precision, Weights, choose_searcher
 from scones.errors import SconesError
 from scones.evaluation.calibration import Calibration, features
-from scones.hardware import is_cpu
-from scones.model.folder import FolderConfig, ModelFolder, OpenedFolder
+from scones.model.folder import FolderConfig, OpenedFolder
 from scones.processes import Processes
-from scones.search.lattice import Lattice
 from scones.search.options import LENGTH_PENALTY
 from scones.search.positions import Position, measures, positions
 from scones.search.prefix import Given, Prefix, Prefixes, shown
@@ -33,6 +30,7 @@ from scones.search.searcher import (
     batches_by_length,
     length_limit,
 )
+from scones.search.translations import NOTHING, ExactTranslations, Translation, joined
 from scones.text.sentences import split_sentences
 
 # PyTorch, and whatever imports it, is imported where it is used: a model that CTranslate2 runs
@@ -43,13 +41,10 @@ if TYPE_CHECKING:
     from scones.model.transformer import Transformer
     from scones.search.engine import BatchSearcher
     from scones.search.exact import Expander
-    from scones.search.frontier import Certificate, ExactOptions
-    from scones.search.shortlist import Shortlist
+    from scones.search.frontier import ExactOptions
 
 logger = logging.getLogger("scones")
 
-Engine = Literal["auto", "torch", "ctranslate2"]
-Precision = Literal["auto", "float32", "bf16"]
 TooLong = Literal["error", "cut", "skip"]
 Search = Literal["greedy", "beam", "exact", "all"]
 Fact = TypeVar("Fact")
@@ -65,99 +60,6 @@ class TooLongError(SconesError):
     def __init__(self, sentence: str, numbers: list[int]) -> None:
         super().__init__(sentence)
         self.numbers = numbers
-
-
-@dataclass(frozen=True)
-class Translation:
-    """One translation of a sentence."""
-
-    text: str
-    tokens: tuple[str, ...]
-    """Its pieces, without the end of sentence."""
-    log_prob: float | None
-    """log P(z = 1 | x), end of sentence included.
-
-    None where it was not computed, and where the translation was cut: it is not known to be whole.
-    """
-    token_log_probs: tuple[float, ...] | None
-    """The terms of that sum, one per token, the end of sentence last."""
-    finished: bool = True
-    """False where the length limit cut the translation."""
-    segmentations: int = 1
-    """In how many ways of cutting it into pieces it was found; the best of them stands here."""
-    ambiguity: float | None = None
-    """How many next tokens are right, if any is: the mean over its positions.
-
-    This, doubt and confidence come with the scores of a calibrated model, and with `judge`. None
-    of a translation that was cut.
-    """
-    doubt: float | None = None
-    """How probable it is that no next token is right: the mean over its positions."""
-    confidence: float | None = None
-    """How probable it is that it is acceptable, if the model is calibrated (docs/confidence.md)."""
-
-    @property
-    def probability(self) -> float | None:
-        """The probability itself."""
-        return None if self.log_prob is None else math.exp(self.log_prob)
-
-
-_NOTHING = Translation("", (), None, None)
-"""What becomes of an empty sentence."""
-
-
-def _joined(parts: Sequence[tuple[str, Translation]]) -> Translation:
-    """The translation of a text from its sentences, as they stand there, and theirs.
-
-    An end of sentence between two of them is a token like any other.
-    """
-    if not parts:
-        return _NOTHING
-    texts, tokens, found = [], [], [translation for _, translation in parts]
-    for sentence, one in parts:
-        before, _, after = sentence.partition(sentence.strip())
-        texts.append(before + one.text + after)
-        tokens += [*one.tokens, *["</s>"] * one.finished]
-    log_probs = [one.log_prob for one in found if one.log_prob is not None]
-    terms = [one.token_log_probs for one in found if one.token_log_probs is not None]
-    confidences = [one.confidence for one in found if one.confidence is not None]
-    text = "".join(texts)
-    return Translation(
-        text if text.strip() else "",
-        tuple(tokens[: len(tokens) - found[-1].finished]),
-        math.fsum(log_probs) if len(log_probs) == len(found) else None,
-        tuple(chain.from_iterable(terms)) if len(terms) == len(found) else None,
-        all(one.finished for one in found),
-        math.prod(one.segmentations for one in found),
-        _mean_over_tokens([one.ambiguity for one in found], found),
-        _mean_over_tokens([one.doubt for one in found], found),
-        math.prod(confidences) if len(confidences) == len(found) else None,
-    )
-
-
-def _mean_over_tokens(values: Sequence[float | None], found: Sequence[Translation]) -> float | None:
-    """Of sentences' values, if all are known."""
-    known = [value for value in values if value is not None]
-    lengths = [len(one.tokens) + 1 for one in found]
-    if len(known) < len(values):
-        return None
-    return sum(map(operator.mul, known, lengths)) / sum(lengths)
-
-
-@dataclass(frozen=True)
-class ExactTranslations:
-    """What exact search found for a sentence, and what is known about it."""
-
-    translations: list[Translation]
-    """The best first."""
-    certificate: Certificate | None
-    """None for an empty sentence, for which nothing was searched."""
-
-    @property
-    def lattice(self) -> Lattice:
-        """All of them as the smallest automaton over the pieces of their best segmentations."""
-        merged = sum(found.segmentations - 1 for found in self.translations)
-        return Lattice.of([found.tokens for found in self.translations], merged)
 
 
 def load(
@@ -209,7 +111,7 @@ def load(
     in_int8 = opened.config.storage == "int8" and precision == "auto"
     in_int8 = in_int8 and engine != "torch" and shortlist is None
     weights = Weights(opened, device, "bf16" if precision == "bf16" else "float32", in_int8)
-    chosen = _choose_searcher(weights, precision, engine, shortlist)
+    chosen = choose_searcher(weights, precision, engine, shortlist)
     return Translator(opened, chosen, weights)
 
 
@@ -221,114 +123,6 @@ def _check_list(sentences: Sequence[str]) -> None:
 def _check_choice(name: str, value: str, choices: Any) -> None:
     if value not in (known := get_args(choices)):
         raise SconesError(f"The {name} '{value}' is not known; use one of {', '.join(known)}.")
-
-
-@dataclass(frozen=True)
-class Weights:
-    """The weights of a model folder as PyTorch has them, read when they are first needed."""
-
-    opened: OpenedFolder
-    device: str
-    precision: Literal["float32", "bf16"]
-    int8_on_cpu: bool = False
-    """Whether a CPU may compute less exactly: weights and nobody ask for more."""
-
-    @cached_property
-    def folder(self) -> ModelFolder:
-        from scones.hardware import choose_device, gpu_path
-
-        folder = ModelFolder.load(self.opened, choose_device(self.device))
-        if not gpu_path(folder.model):  # a GPU's kernels have a copy in this format instead
-            folder.model.to(self.dtype)
-        return folder
-
-    @cached_property
-    def fastest(self) -> Transformer:
-        """The model as it searches and scores: on a CPU prepacked, maybe less exact."""
-        from scones.model.transformer import prepacked
-
-        model, encode = self.folder.model, None
-        if self.int8_on_cpu and self.on_cpu:
-            from scones.bridges.ctranslate2 import encoder_of
-
-            with suppress(OSError):  # no room to convert
-                encode = encoder_of(self.opened)
-        return prepacked(model, encode)
-
-    @property
-    def dtype(self) -> torch.dtype:
-        import torch
-
-        return torch.bfloat16 if self.precision == "bf16" else torch.float32
-
-    @property
-    def on_cpu(self) -> bool:
-        return is_cpu(self.device)
-
-
-def _choose_searcher(
-    weights: Weights, precision: Precision, engine: Engine, shortlist: str | Path | None
-) -> Searcher:
-    """Choose between PyTorch and CTranslate2, here and nowhere else."""
-    fits = precision != "bf16" and shortlist is None and engine != "torch" and weights.on_cpu
-    in_int8 = fits and weights.int8_on_cpu
-    if engine == "ctranslate2":
-        if shortlist is not None:
-            raise SconesError("CTranslate2 takes no shortlist; use the engine 'auto' or 'torch'.")
-        if not fits:
-            raise SconesError(
-                "CTranslate2 runs on a CPU in float32 or int8 here; use the device 'cpu' and no "
-                "precision 'bf16', or the engine 'torch'."
-            )
-        return _by_ctranslate2(weights.opened, in_int8)
-    if not in_int8 or not weights.opened.config.digests:
-        _ = weights.folder  # whatever is damaged is said now
-    listed = None
-    if shortlist is not None:
-        from scones.search.shortlist import Shortlist
-
-        listed = Shortlist.load(Path(shortlist), weights.opened.subwords)
-    return AutoSearcher(weights, listed, fits, in_int8)
-
-
-def _by_ctranslate2(opened: OpenedFolder, in_int8: bool) -> Searcher:
-    # Imported here, so that PyTorch alone does not have to know of the bridge.
-    from scones.bridges.ctranslate2 import CTranslate2Searcher
-
-    return CTranslate2Searcher.of(opened, "int8" if in_int8 else "float32")
-
-
-@dataclass(frozen=True)
-class AutoSearcher:
-    """CTranslate2 for greedy search, if `in_int8`, or it `fits` and no scores are asked for.
-
-    PyTorch for all the rest. Each is made ready when it is first needed: either takes time, and a
-    copy of the weights.
-    """
-
-    weights: Weights
-    shortlist: Shortlist | None = None
-    fits: bool = True
-    in_int8: bool = False
-
-    def search(self, sources: Sources, options: SearchOptions) -> list[list[Hypothesis]]:
-        fast = self.in_int8 or (self.fits and not options.scores)
-        chosen = self._fastest if fast and options.search == "greedy" else self._torch
-        return chosen.search(sources, options)
-
-    @cached_property
-    def _torch(self) -> Searcher:
-        from scones.search.engine import searcher
-
-        model, output = self.weights.fastest, self.weights.opened.output
-        return searcher(model, output, self.weights.dtype, self.shortlist)
-
-    @cached_property
-    def _fastest(self) -> Searcher:
-        try:
-            return _by_ctranslate2(self.weights.opened, self.in_int8)
-        except OSError:  # no room to convert
-            return self._torch
 
 
 class Translator:
@@ -503,7 +297,7 @@ class Translator:
         sentences = [part.strip() for several in parts for part in several]
         theirs = [number for number, several in zip(numbers, parts, strict=True) for _ in several]
         found = iter(self._searched(sentences, options, too_long, theirs))
-        return [[_joined([(part, next(found)[0]) for part in several])] for several in parts]
+        return [[joined([(part, next(found)[0]) for part in several])] for several in parts]
 
     def _searched(
         self,
@@ -519,7 +313,7 @@ class Translator:
         sources = [ids[index] for index in real]
         found = self._found(sources, options, self._prefixes(prefix, sentences, ids, real))
         # Empty sentences never reach a model: what it would make of them is not defined.
-        results = [[_NOTHING] for _ in sentences]
+        results = [[NOTHING] for _ in sentences]
         texts = iter(self.subwords.decode([one.tokens for several in found for one in several]))
         measured = self._measured(sources, found) if options.ambiguities else [None] * len(found)
         for index, hypotheses, known in zip(real, found, measured, strict=True):
@@ -555,7 +349,7 @@ class Translator:
         ids = self._encode(sentences, too_long, numbers)
         for index, tokens in enumerate(ids):
             if not tokens:
-                yield index, ExactTranslations([_NOTHING], None)
+                yield index, ExactTranslations([NOTHING], None)
         real = [index for index, tokens in enumerate(ids) if tokens]
         sources = [ids[index] for index in real]
         # Exact search needs n_best bounds to begin with, so that the beam has to be as wide.
@@ -625,8 +419,9 @@ class Translator:
             )
         if isinstance(self._searcher, AutoSearcher) and self._searcher.shortlist is not None:
             raise SconesError("A shortlist may lack what a prefix asks for; leave out one of them.")
-        cut = {one: Prefix.of(one, self.subwords) for one in {several[index] for index in real}}
-        prefixes = [cut[several[index]] for index in real]
+        asked = [several[index] for index in real]
+        cut = {one: Prefix.of(one, self.subwords.target) for one in set(asked)}
+        prefixes = [cut[one] for one in asked]
         for index, prefix in zip(real, prefixes, strict=True):
             limit = length_limit(len(ids[index]) + 1, self._sizes.max_length)
             if prefix is not None and len(prefix.path) >= limit:

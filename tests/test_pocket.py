@@ -65,8 +65,8 @@ def test_a_name_that_is_not_known(shipped, monkeypatch):
     known = "the models that come with scones are pocket-de-en and pocket-en-de"
     with pytest.raises(SconesError, match=f"The model folder pocket-fi-en does not exist; {known}"):
         scones.load("pocket-fi-en")
-    with pytest.raises(SconesError, match=r"The model folder a/pocket-de-en does not exist\.$"):
-        scones.load("a/pocket-de-en")
+    with pytest.raises(SconesError, match=r"The model folder a/b/pocket-de-en does not exist\.$"):
+        scones.load("a/b/pocket-de-en")
     monkeypatch.setattr(pocket, "POCKET", shipped / "nowhere")
     with pytest.raises(SconesError, match="and this copy of scones brings no pocket models"):
         scones.load("pocket-de-en")

@@ -15,8 +15,8 @@ from scones import SconesError, Translation
 from scones.files import read_json, write_json
 from scones.model.folder import ModelFolder
 from scones.search.frontier import ExactOptions
+from scones.search.translations import ExactTranslations
 from scones.text import END
-from scones.translator import ExactTranslations
 
 SEARCHES = [{}, {"search": "beam", "beam_size": 3, "n_best": 3}]
 

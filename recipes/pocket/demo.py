@@ -20,7 +20,8 @@ from rich.console import Console
 from rich.text import Text
 
 import scones
-from scones.translator import Translation, Translator
+from scones.search.translations import Translation
+from scones.translator import Translator
 
 LIST = Path(__file__).parent / "phrasebook" / "test.txt"
 MODELS = ("pocket-de-en", "pocket-en-de")

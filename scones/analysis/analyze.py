@@ -44,7 +44,8 @@ from scones.model.folder import read_facts
 from scones.options import from_section
 from scones.search.frontier import ExactOptions
 from scones.search.searcher import SearchOptions
-from scones.translator import TooLong, Translation, Translator, load
+from scones.search.translations import Translation
+from scones.translator import TooLong, Translator, load
 
 FIRST_BEAM = 4
 """The beam whose results exact search begins with."""

@@ -35,7 +35,8 @@ from scones.errors import SconesError
 from scones.files import damaged, replaced, sole_use
 from scones.hardware import set_threads
 from scones.model.folder import FolderConfig
-from scones.translator import TooLongError, Translation, Translator, load
+from scones.search.translations import Translation
+from scones.translator import TooLongError, Translator, load
 
 _MANIFEST = "_manifest.json"
 _RECORDS = "_shards"

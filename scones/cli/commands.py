@@ -227,7 +227,8 @@ class _Page:
             heading = getattr(parameter, "rich_help_panel", None) or usual
             row = parameter.get_help_record(ctx)
             if row is not None:
-                rows.setdefault(heading, []).append(row)
+                name = re.sub(r"list\[(\w+)\]", lambda kind: kind[1].lower(), row[0])
+                rows.setdefault(heading, []).append((name, row[1]))
         _write_lists(rows, formatter)
 
 
@@ -300,7 +301,8 @@ def _command(name: str, run: Callable[..., None], heading: str | None = None) ->
 def _as_flags(sentence: str, flags: Iterable[Flag]) -> str:
     """A message of the package, which says `beam_size` and search='beam', as the user wrote it.
 
-    What stands in quotes, as the key of a recipe does, stays, and so does a part of a path. A name
+    What stands in quotes or behind a [section], as the key of a recipe does, stays, and so does a
+    part of a path. A name
     of one word may be a word; a setting is known by its underscore.
     """
     for flag in flags:
@@ -310,7 +312,7 @@ def _as_flags(sentence: str, flags: Iterable[Flag]) -> str:
         sentence = re.sub(rf"\b{name}=True", flag.written, sentence)
         sentence = re.sub(rf"\b{name}='(\w+)'", rf"{flag.written} \1", sentence)
         if "_" in name:
-            sentence = re.sub(rf"(?<![\w'/.-]){name}(?!\w|[/.-]\w)", flag.written, sentence)
+            sentence = re.sub(rf"(?<!\] )(?<![\w'/.-]){name}(?!\w|[/.-]\w)", flag.written, sentence)
     return sentence
 
 

@@ -206,11 +206,12 @@ def _said_of(start: Path, run: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
     if (record := run / "training" / "run.json").is_file():  # the model may be gone by now
         begun = read_json(record)
-        return begun["model"], begun["output"]
-    config = FolderConfig.read(start)
-    sizes = dataclasses.asdict(config.sizes())
-    del sizes["vocabulary"]  # the store's
-    return sizes, config.facts.output
+        sizes, output = begun["model"], begun["output"]
+    else:
+        config = FolderConfig.read(start)
+        sizes, output = dataclasses.asdict(config.sizes()), config.facts.output
+    known = {field.name for field in dataclasses.fields(ModelOptions)}
+    return {name: sizes[name] for name in known & sizes.keys()}, output
 
 
 def _output_layer(

@@ -19,7 +19,8 @@ from scones.options import argument, option
 from scones.search.options import SearchFlags
 
 if TYPE_CHECKING:
-    from scones.translator import Translation, Translator
+    from scones.search.translations import Translation
+    from scones.translator import Translator
 
 
 logger = logging.getLogger("scones")

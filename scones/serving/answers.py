@@ -13,7 +13,7 @@ from scones.search.lattice import Lattice
 
 if TYPE_CHECKING:
     from scones.search.positions import Position
-    from scones.translator import ExactTranslations, Translation
+    from scones.search.translations import ExactTranslations, Translation
 
 Json = dict[str, Any]
 

@@ -215,8 +215,8 @@ def test_searches_of_another_kind_are_not_mixed_nor_damaged_ones_read(
     words, searched, tiny_models, refused
 ):
     for change, said in (
-        (["--max-states", "31"], r"exact\.jsonl was made with max_states 30, not 31; give"),
-        (["--sentence-seconds", "9"], "made with sentence_seconds unlimited, not 9.0"),
+        (["--max-states", "31"], r"exact\.jsonl was made with --max-states 30, not 31; give"),
+        (["--sentence-seconds", "9"], "made with --sentence-seconds unlimited, not 9.0"),
         (["--sentences", "5"], r"beam4\.json was made with source text \w+, not \w+;"),
         (["--precision", "bf16"], "made with precision float32, not bf16"),
     ):

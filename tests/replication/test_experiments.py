@@ -209,7 +209,7 @@ def test_synthetic_languages_are_sampled_trained_and_searched(place, tiny_store,
     assert (out / "synthetic.md").read_text().count("| γ = ") == 3
     refused = called(*command, "--alpha", 0.7, "--max-steps", 2)
     assert (
-        "scones-0.7.search.done.json was made with budget max_steps 2, not nothing" in refused.err
+        "scones-0.7.search.done.json was made with budget --max-steps 2, not nothing" in refused.err
     )
 
 

@@ -10,8 +10,8 @@ import urllib.parse
 import pytest
 
 import scones
+from scones.search.translations import Translation
 from scones.serving import answers
-from scones.translator import Translation
 
 PAIR = {"source": "de", "target": "en"}
 

@@ -123,11 +123,12 @@ def test_corpora_are_pooled_and_a_small_one_can_count_more_than_once(config, tmp
 
 
 def test_several_workers_make_the_same_store(config, tmp_path, monkeypatch):
+    before = set(multiprocessing.active_children())
     alone = prepare(config, tmp_path / "store-1")
     monkeypatch.setattr(module, "CHUNK_PAIRS", 13)
     together = prepare(replace(config, workers=2), tmp_path / "store-2")
     assert together.digest == alone.digest
-    assert not multiprocessing.active_children()
+    assert set(multiprocessing.active_children()) <= before
 
 
 def test_development_sentences_are_kept_and_not_trained_on(config, tmp_path):
@@ -197,6 +198,8 @@ def test_a_sample_of_the_text_is_enough(config, tmp_path, tiny_subwords, monkeyp
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_interrupt_leaves_nothing_behind(config, tmp_path, workers, monkeypatch):
+    before = set(multiprocessing.active_children())
+
     def interrupt(stage, pairs):
         raise KeyboardInterrupt
 
@@ -204,7 +207,7 @@ def test_an_interrupt_leaves_nothing_behind(config, tmp_path, workers, monkeypat
     with pytest.raises(KeyboardInterrupt):
         prepare(replace(config, workers=workers), tmp_path / "store", interrupt)
     assert _nothing_left(tmp_path)
-    assert not multiprocessing.active_children()
+    assert set(multiprocessing.active_children()) <= before
 
 
 @pytest.mark.parametrize("name", ["tsv", "subwords", "dev_source", "held_out"])
