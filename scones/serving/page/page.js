@@ -154,11 +154,11 @@ function gauges(sentence) {
   const most = (value) => found.reduce((a, b) => (Math.max(...b.tokens.map(value)) > Math.max(...a.tokens.map(value)) ? b : a), found[0]);
   const open = most((token) => token.ambiguity);
   const unsure = most((token) => token.doubt);
-  const instead = open?.alternatives.filter((one) => one.start.trim()).slice(0, 2).map((one) => `“${shown(one)}”`).join(" or ");
+  const instead = open?.alternatives.filter((one) => /[\p{L}\p{N}]/u.test(one.start)).slice(0, 2).map((one) => `“${shown(one)}”`).join(" or ");
   gauge("ambiguity", sentence.ambiguity?.toFixed(1) ?? "–", (sentence.ambiguity - 1) / (MOST_AMBIGUOUS - 1),
     `How many words would be right at a place, on average: ${instead ? `instead of “${open.text.trim()}” it could go on with ${instead}` : "in this sentence hardly more than one anywhere"}.`);
   gauge("doubt", percent(sentence.doubt ?? 0), sentence.doubt,
-    `How likely it is that no word at all is right, at the worst place: here at “${unsure?.text.trim() ?? "…"}”.`);
+    `How likely it is at a place that no word at all is right, on average: most of all at “${unsure?.text.trim() ?? "…"}”.`);
   const sure = [sentence.finished ? `The model finds this translation ${percent(sentence.probability)} probable`
     : "The translation broke off at the longest length that the model tries"];
   if (sentence.confidence !== null) sure.push(`; such translations are acceptable in ${percent(sentence.confidence)} of cases`);
