@@ -14,6 +14,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# "compat": else a checkout called scones would hide the package from scripts that lie beside it.
+EDITABLE := --config-settings editable_mode=compat --editable
 
 export PYTHONDONTWRITEBYTECODE ?= 1
 
@@ -92,10 +94,10 @@ $(VENV)/bin/pip:
 $(VENV)/.installed: $(VENV)/bin/pip pyproject.toml constraints.txt
 	@echo "Installing scones into $(VENV) …"
 	$(PIP) torch
-	$(PIP) --editable .
+	$(PIP) $(EDITABLE) .
 	touch $@
 
 $(VENV)/.installed-%: $(VENV)/.installed
 	@echo "Installing scones[$*] into $(VENV) …"
-	$(PIP) --editable '.[$*]'
+	$(PIP) $(EDITABLE) '.[$*]'
 	touch $@

@@ -198,7 +198,8 @@ def _out_of_place(flag: Flag, flags: Sequence[Flag], parsed: Mapping[str, Any]) 
         chosen = parsed[other.field.name] or other.field.default
         if other.field.name == name and chosen not in values:
             wanted = f"{other.written} {' or '.join(values)}"
-            return [f"{flag.written} goes with {wanted}, not {chosen}; leave out {flag.written}"]
+            remedy = f"give that or leave out {flag.written}"
+            return [f"{flag.written} goes with {wanted}, not {chosen}; {remedy}"]
     return []
 
 

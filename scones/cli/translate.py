@@ -175,6 +175,9 @@ def _answer(translator: Translator, options: Translate, lines: list[tuple[int, s
     several = options.search == "all" or options.n_best > 1
     for index, translations, known in _found(translator, options, lines):
         number, source = lines[index]
+        if options.search == "all" and not translations:
+            least = f"{options.threshold or translator.likely:.3g}"
+            logger.warning("Line %s: no translation is as probable as %s.", number, least)
         translations = _sure(translations, options, number)
         if options.as_json:
             facts = {"source": source, "translations": [_facts(found) for found in translations]}
