@@ -130,7 +130,7 @@ def test_exact_search_says_what_it_proved(tiny_model, scones, sentences):
         assert one["lattice"]["translations"] == len(one["translations"])
 
 
-def test_several_translations_are_a_table(tiny_model, scones, sentences):
+def test_several_translations_are_a_table(tiny_model, scones, sentences, caplog):
     """Of the number of the sentence, the log-probability and the text."""
 
     def rows_of(*flags):
@@ -150,7 +150,7 @@ def test_several_translations_are_a_table(tiny_model, scones, sentences):
     assert all(float(row[1]) >= math.log(1e-30) for row in probable if row[2])
     none = scones("translate", tiny_model, "--search", "all", "--threshold", 1, stdin="Tee\n")
     assert (none.code, none.out) == (0, "")
-    assert "Line 1: no translation is as probable as 1." in none.err
+    assert "Line 1: no translation is as probable as 1." in caplog.text
 
 
 def test_a_translation_with_a_line_end_stays_one_line(tiny_model, tmp_path, scones):
