@@ -212,7 +212,7 @@ class Translator:
         threshold: float | None = None,
         max_states: int = 1_000_000,
         max_seconds: float | None = None,
-        ambiguity: bool | None = None,
+        confidence: bool = False,
         split: bool = False,
         prefix: Given | Sequence[Given] | None = None,
     ) -> list[list[Translation]]:
@@ -226,8 +226,8 @@ class Translator:
         log-probability / length**`length_penalty`, which is 1 unless it is given.
 
         With `scores=False` greedy search skips the activation altogether and `log_prob` is None.
-        With scores, `ambiguity` tells whether ambiguity and doubt are read too, for which most
-        searches need a second pass; by default they are of calibrated models.
+        With `confidence`, ambiguity, doubt and, of calibrated models, confidence are read too, for
+        which most searches need a second pass.
         `max_tokens` bounds the padded tokens of a batch; by default it suits the device. A
         sentence longer than the model's limit
         is an error, is cut (`too_long="cut"`) or gets an empty translation ("skip"), the latter
@@ -263,13 +263,19 @@ class Translator:
                 max_seconds=max_seconds,
             )
             exactly = dict(
-                self.exact(sentences, options, beam_size, too_long, first_number, prefix=prefix)
+                self.exact(
+                    sentences,
+                    options,
+                    beam_size,
+                    too_long,
+                    first_number,
+                    prefix=prefix,
+                    confidence=confidence,
+                )
             )
             return [exactly[index].translations for index in range(len(sentences))]
         if length_penalty is None:
             length_penalty = LENGTH_PENALTY
-        if ambiguity is None:
-            ambiguity = self.calibration is not None
         plainly = SearchOptions(
             search,
             beam_size,
@@ -277,7 +283,7 @@ class Translator:
             length_penalty,
             max_tokens=max_tokens,
             scores=scores,
-            ambiguities=scores and ambiguity,
+            ambiguities=scores and confidence,
         )
         numbers = range(first_number, first_number + len(sentences))
         if split:
@@ -330,13 +336,14 @@ class Translator:
         first_number: int = 1,
         known: Sequence[Sequence[Any]] = (),
         prefix: Given | Sequence[Given] | None = None,
+        confidence: bool = False,
     ) -> Iterator[tuple[int, ExactTranslations]]:
         """Search exactly: the number of each sentence, from 0, and its result, as they are done.
 
         A beam search of `beam_size` gives the bounds to begin with, and so do translations of each
         sentence that are `known` otherwise: what has `tokens`, and a `log_prob` unless cut. Whoever
-        stops listening keeps what was given so far. The `prefix` is that of `translate`; what is
-        found and proved is so of the translations that begin with it.
+        stops listening keeps what was given so far. `prefix` and `confidence` are those of
+        `translate`; what is found and proved is so of the translations that begin with the prefix.
         """
         if self._weights is None:
             raise SconesError("An export for CTranslate2 knows no exact search; use the model.")
@@ -378,7 +385,7 @@ class Translator:
             ):
                 texts = self.subwords.decode([one.tokens for one in found.hypotheses])
                 measured = None
-                if self.calibration is not None:
+                if confidence:
                     (measured,) = self._measured([sources[index]], [found.hypotheses])
                 translations = self._translations(
                     found.hypotheses, texts, numbers[real[index]], measured

@@ -118,7 +118,6 @@ def test_a_translation_that_was_cut_has_no_probability(tiny_model, tmp_path, cap
 
 def test_segmentations_of_one_text_are_one_translation(monkeypatch):
     translator = scones.load("pocket-en-de", "cpu")
-    translator.calibration = None  # a confidence depends on the text
     searches = [
         {"search": "all", "threshold": 0.01},
         {"search": "beam", "beam_size": 60, "n_best": 60},

@@ -295,8 +295,11 @@ class Worker:
             terms = self._translator.score_tokens(given, self.job.search["max_tokens"])  # type: ignore[arg-type]
             return [{"log_prob": math.fsum(one), "tokens": len(one)} for one in terms]
         sentences = [sentence for (sentence,) in given]
+        confidence = self.job.search["scores"] and self._translator.calibration is not None
         if self.job.search["search"] not in ("exact", "all"):
-            translated = self._translator.translate(sentences, **self.job.search)
+            translated = self._translator.translate(
+                sentences, **self.job.search, confidence=confidence
+            )
             return [_facts(found) for found in translated]
         from scones.search.frontier import ExactOptions
 
@@ -304,7 +307,9 @@ class Worker:
         if self.job.search["search"] == "all" and options.threshold is None:
             options = replace(options, threshold=self._translator.likely)
         beam, too_long = self.job.search["beam_size"], self.job.search["too_long"]
-        exact = dict(self._translator.exact(sentences, options, beam, too_long))
+        exact = dict(
+            self._translator.exact(sentences, options, beam, too_long, confidence=confidence)
+        )
         return [
             _facts(one.translations) | {"proved": one.certificate and one.certificate.proved}
             for _, one in sorted(exact.items())

@@ -140,7 +140,7 @@ def judged(translator: Translator, options: Calibrate, index: int) -> Judged:
         found = translator.judge(list(zip(sources, others[0], strict=True)))
         scores = [_number(rating, files[-1], line) for line, rating in enumerate(others[1], 1)]
     else:
-        translated = translator.translate(sources, too_long="cut", ambiguity=True)
+        translated = translator.translate(sources, too_long="cut", confidence=True)
         found = [best for best, *_ in translated]
         scores = sentence_chrf([one.text for one in found], others)
     lengths = map(len, translator.subwords.encode(sources))

@@ -198,6 +198,8 @@ def _found(
 ) -> Iterator[tuple[int, list[Translation], dict[str, Any]]]:
     """The translations of each line in order, and what exact search knows about them."""
     texts, first_number = [text for _, text in lines], lines[0][0]
+    scores = options.as_json or options.min_confidence is not None
+    confidence = scores and translator.calibration is not None
     if options.exactly:
         from scones.search.exact import in_order
 
@@ -212,6 +214,7 @@ def _found(
             options.too_long,
             first_number,
             prefix=options.prefix,
+            confidence=confidence,
         )
         for index, result in in_order(exact):
             known: dict[str, Any] = {}
@@ -226,7 +229,8 @@ def _found(
         beam_size=options.beam_size,
         n_best=options.n_best,
         length_penalty=options.length_penalty,
-        scores=options.as_json or options.min_confidence is not None,
+        scores=scores,
+        confidence=confidence,
         max_tokens=options.max_tokens,
         too_long=options.too_long,
         first_number=first_number,

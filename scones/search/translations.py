@@ -36,8 +36,8 @@ class Translation:
     ambiguity: float | None = None
     """How many next tokens are right, if any is: the mean over its positions.
 
-    This, doubt and confidence come with the scores of a calibrated model, and with `judge`. None
-    of a translation that was cut.
+    This, doubt and confidence are told where they are asked for, and by `judge`. None of a
+    translation that was cut.
     """
     doubt: float | None = None
     """How probable it is that no next token is right: the mean over its positions."""

@@ -175,7 +175,7 @@ class Models:
             task.beam_size,
             task.n_best,
             task.length_penalty,
-            ambiguity=None if task.share is not None else False,
+            confidence=task.share is not None and translator.calibration is not None,
         )
         best = [several[0] for several in found]
         known: Sequence[Sequence[Position]] = [()] * len(texts)
@@ -195,6 +195,7 @@ class Models:
             task.beam_size,
             length_penalty=task.length_penalty,
             prefix=[item.translation or "" for item in items],
+            confidence=translator.calibration is not None,
         )
         pairs = [(text, one.text) for text, (one,) in zip(texts, found, strict=True)]
         known = translator.positions(pairs, task.share or 1)
@@ -225,5 +226,10 @@ class Models:
             max_seconds=task.max_seconds,
             max_memory=task.max_memory,
         )
-        ((_, found),) = translator.exact([item.text], options, prefix=[item.translation or ""])
+        ((_, found),) = translator.exact(
+            [item.text],
+            options,
+            prefix=[item.translation or ""],
+            confidence=translator.calibration is not None,
+        )
         return [alternatives(found, task.most)]

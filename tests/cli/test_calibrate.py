@@ -52,11 +52,11 @@ def test_a_model_is_calibrated_checked_and_tells_of_it(model, texts, scones):
 
     translator = package.load(model, "cpu")
     for search in ("greedy", "beam"):  # read with the logits, and in a second pass
-        ((found, *_),) = translator.translate(["Guten Morgen."], search)
+        ((found, *_),) = translator.translate(["Guten Morgen."], search, confidence=True)
         assert 0 <= found.confidence <= 1
         assert found.ambiguity >= 1
         assert 0 <= found.doubt <= 1
-    ((plain,),) = translator.translate(["Guten Morgen."], scores=False)
+    ((plain,),) = translator.translate(["Guten Morgen."])
     assert plain.confidence is plain.ambiguity is None
     assert translator.likely == (done["calibration"]["threshold"] or 0.1)
 

@@ -11,7 +11,7 @@ import threading
 import time
 
 import pytest
-from conftest import Client, listening
+from http_clients import Client, listening
 
 from scones.errors import SconesError
 from scones.serving.app import application
