@@ -278,8 +278,6 @@ def convert(
 
     KIND.check(target, overwrite)
     folder = fetched(name)
-    if not Path(folder).exists():
-        raise SconesError(f"The Marian folder {name} does not exist.")
     if not is_marian(folder):
         raise SconesError(f"{name} is not the folder of a Marian model, which alone is converted.")
     opened = MarianFolder.open(folder)
