@@ -62,7 +62,7 @@ def test_a_folder_of_that_name_goes_first(shipped, tiny_models):
 
 
 def test_a_name_that_is_not_known(shipped, monkeypatch):
-    known = "the models that come with scones are pocket-de-en and pocket-en-de"
+    known = "the models that come with scones are pocket-de-en, pocket-en-de"
     with pytest.raises(SconesError, match=f"The model folder pocket-fi-en does not exist; {known}"):
         scones.load("pocket-fi-en")
     with pytest.raises(SconesError, match=r"The model folder a/b/pocket-de-en does not exist\.$"):

@@ -312,6 +312,7 @@ def _as_flags(sentence: str, flags: Iterable[Flag]) -> str:
         name = flag.field.name
         sentence = re.sub(rf"\b{name}=True", flag.written, sentence)
         sentence = re.sub(rf"\b{name}='(\w+)'", rf"{flag.written} \1", sentence)
+        sentence = sentence.replace(f"'{name}' is missing", f"{flag.written} is missing")
         if "_" in name:
             sentence = re.sub(rf"(?<!\] )(?<![\w'/.-]){name}(?!\w|[/.-]\w)", flag.written, sentence)
     return sentence

@@ -159,12 +159,14 @@ def find_model(name: str | Path) -> Path:
     names = pocket_models()
     if str(name) in names:
         return POCKET / name
+    if folder.exists():
+        raise SconesError(f"{name} is a file; give the folder of a model.")
     missing = f"The model folder {name} does not exist"
     if len(folder.parts) != 1:  # a path, not a name
         raise SconesError(f"{missing}.")
     if not names:
         raise SconesError(f"{missing}, and this copy of scones brings no pocket models.")
-    raise SconesError(f"{missing}; the models that come with scones are {' and '.join(names)}.")
+    raise SconesError(f"{missing}; the models that come with scones are {', '.join(names)}.")
 
 
 @dataclass(frozen=True)
