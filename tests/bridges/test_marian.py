@@ -348,7 +348,11 @@ def test_a_trained_model_translates_alike_and_goes_on_as_a_scones_model(tmp_path
     for beams, search in ((1, "greedy"), (4, "beam")):
         several = translator.translate(tests, search=search, length_penalty=1.0)
         found[search] = [best[0].text for best in several]
-        assert alike(found[search], generated(place, tests, beams, 1.0, 60)[0])
+        wanted, ended = generated(place, tests, beams, 1.0, 60)
+        # What goes in circles is cut at other lengths there, and counts as ended.
+        whole = [index for index, best in enumerate(several) if ended[index] and best[0].finished]
+        assert len(whole) > 150
+        assert alike([found[search][index] for index in whole], [wanted[index] for index in whole])
     marian.convert(place, out, tests)
     converted = scones.load(out, "cpu")
     found["converted, greedy"] = [best.text for (best,) in converted.translate(tests)]
