@@ -3,6 +3,7 @@
 import importlib
 import json
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -96,12 +97,14 @@ def test_the_page_is_that_of_the_stored_results(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_what_somebody_at_the_page_waits_for_is_measured(run, tmp_path):
+def test_what_somebody_at_the_page_waits_for_is_measured(tmp_path):
     for needed in ("fastapi", "playwright"):
         pytest.importorskip(needed)
     if not shutil.which("chromium"):
         pytest.skip("there is no Chromium here")
-    run("page", "--sentences", "2", "--json", tmp_path / "page.json")
+    # In a process of its own: Playwright bears no event loop of other tests beside it.
+    words = [ROOT / "benchmarks" / "page.py", "--sentences", "2", "--json", tmp_path / "page.json"]
+    subprocess.run([sys.executable, *words], check=True, timeout=200)
     waited = json.loads((tmp_path / "page.json").read_text())["milliseconds"]
     assert waited["translation"]["measured"] == 2
     assert 80 <= waited["translation"]["median"] <= waited["translation"]["95 %"]
