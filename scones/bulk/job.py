@@ -15,7 +15,7 @@ import json
 import logging
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -156,18 +156,38 @@ class Output:
         """The reports of those shards that are there and whole."""
         system, root = self.place
         system.invalidate_cache()
-        wanted = {f"{root}/{self.path_of(number, record=True)}": number for number in numbers}
-        found = system.cat(list(wanted), on_error="omit")
-        reports = [Report(**json.loads(content)) for content in found.values()]
+        wanted = [f"{root}/{self.path_of(number, record=True)}" for number in numbers]
+        if self.folder is not None:  # a pipe would be waited for
+            wanted = [path for path in wanted if system.isfile(path)]
+        found = map(_opened, system.cat(wanted, on_error="omit").values() if wanted else ())
+        reports = [Report(**facts) for facts in found if facts is not None]
         whole = [report for report in reports if self._is_whole(report, verify)]
         return sorted(whole, key=lambda report: report.number)
 
     def _is_whole(self, report: Report, verify: bool) -> bool:
         system, root = self.place
         path = f"{root}/{self.path_of(report.number)}"
-        if not system.exists(path) or system.size(path) != report.size:
+        if not system.isfile(path) or system.size(path) != report.size:
             return False
         return not verify or hashlib.sha256(system.cat_file(path)).hexdigest() == report.sha256
+
+
+def _sealed(facts: dict[str, Any]) -> bytes:
+    """A JSON object that also tells its own digest."""
+    return json.dumps(facts | {"sealed": _digest(facts)}, ensure_ascii=False).encode()
+
+
+def _opened(content: bytes) -> dict[str, Any] | None:
+    """What was sealed, or None if it is not as it was."""
+    with suppress(ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        facts = json.loads(content)
+        if facts.pop("sealed") == _digest(facts):
+            return facts
+    return None
+
+
+def _digest(facts: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 # The plan.
@@ -182,8 +202,10 @@ def plan(job: Job, inputs: Sequence[str], output: Output) -> list[Shard]:
             held.enter_context(sole_use(output.folder, wait=True))
         system, root = output.place
         system.invalidate_cache()
-        if system.exists(f"{root}/{_MANIFEST}"):
-            manifest = json.loads(system.cat_file(f"{root}/{_MANIFEST}"))
+        if system.isfile(f"{root}/{_MANIFEST}"):
+            manifest = _opened(system.cat_file(f"{root}/{_MANIFEST}"))
+            if manifest is None:
+                raise damaged(f"{output.url}/{_MANIFEST}", "it is not as it was written")
             _check_same(manifest, decisive, files, output.url)
         elif system.exists(root) and system.ls(root):
             raise SconesError(f"{output.url} holds something else; choose another folder.")
@@ -191,7 +213,7 @@ def plan(job: Job, inputs: Sequence[str], output: Output) -> list[Shard]:
             added = [job.prefix + name for name in job.added]
             starts = [divided(url, job.columns, added, job.rows) for url in files]
             manifest = {"job": decisive, "inputs": files, "shards": starts}
-            output.write(_MANIFEST, json.dumps(manifest).encode())
+            output.write(_MANIFEST, _sealed(manifest))
     shards = [
         (url, start, rows)
         for url, starts in zip(files, manifest["shards"], strict=True)
@@ -270,8 +292,7 @@ class Worker:
         digest = self.output.write(self.output.path_of(shard.number), content)
         failed = [(row, one["error"]) for row, one in enumerate(facts) if "error" in one]
         report = Report(shard.number, len(facts), len(different), failed, len(content), digest)
-        record = json.dumps(asdict(report), ensure_ascii=False).encode()
-        self.output.write(self.output.path_of(shard.number, record=True), record)
+        self.output.write(self.output.path_of(shard.number, record=True), _sealed(asdict(report)))
         return report
 
     def _answers(self, given: Sequence[tuple[str, ...]]) -> list[Facts]:

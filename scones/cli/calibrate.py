@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -113,6 +114,8 @@ def calibrate(options: Calibrate) -> None:
         for index, source in enumerate(options.source):
             show(str(source), index, len(options.source))
             sets[str(source)] = judged(translator, options, index)
+            if not sets[str(source)]:
+                raise SconesError(f"{source}: every translation is empty or was cut; none counts.")
     fitted = translator.calibration
     if not options.check:
         together = [one for several in sets.values() for one in several]
@@ -157,9 +160,12 @@ def judged(translator: Translator, options: Calibrate, index: int) -> Judged:
 
 def _number(rating: str, path: Path, line: int) -> float:
     try:
-        return float(rating)
+        number = float(rating)
     except ValueError:
-        raise SconesError(f"{path}, line {line}: {rating!r} is not a number.") from None
+        number = math.nan
+    if math.isfinite(number):
+        return number
+    raise SconesError(f"{path}, line {line}: {rating!r} is not a number.")
 
 
 def compared(fitted: Calibration, sets: Mapping[str, Judged]) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def draw(random, folder, command):
         new = {"hex": random.choice(_BYTES), "times": random.choice([1, 1, 1, take, 4096])}
         return change | {"do": "splice", "at": at, "take": take} | new
     # A text that is given may well be a pipe, and whoever reads it waits for the writer.
-    pipe = [] if folder.name == "texts" else ["fifo"]
+    pipe = [] if folder.name in ("texts", "given") else ["fifo"]
     what = random.choice(["swap", "gone", "folder", "loop", "beside", *pipe])
     return change | {"do": what} | ({"name": random.choice(_NAMES)} if what == "beside" else {})
 

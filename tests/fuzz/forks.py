@@ -10,6 +10,8 @@ from contextlib import redirect_stdout, suppress
 from multiprocessing import get_context
 from pathlib import Path
 
+from tests.bridges.marian_models import new_model, write_subwords
+
 os.environ |= {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "SCONES_COMMIT": "none"}
 
 FORKS = get_context("fork")
@@ -28,13 +30,24 @@ def make(place):
     from scones.cli import run
 
     os.environ["XDG_CACHE_HOME"], valid = str(place / "cache"), place / "valid"
+    (valid / "given").mkdir(parents=True)
+    often = {name: 60 * text for name, text in COMMANDS["given_often"].items()}
+    for name, text in {**COMMANDS["given"], **often}.items():
+        (valid / "given" / name).write_text(text)
     with redirect_stdout(sys.stderr):
         for command in COMMANDS["make"]["commands"]:
             if code := run(words_of(command, valid=valid)):
                 raise RuntimeError(f"{command} ended with {code}")
-    for name, text in COMMANDS["texts"].items():
-        (valid / "texts" / name).write_text(text)
+    _write_marian(valid / "marian", valid / "texts")
     return valid
+
+
+def _write_marian(folder, texts):
+    """A Marian folder, of which no command of ours is the maker."""
+    folder.mkdir()
+    sides = ((texts / name).read_text().splitlines() for name in ("train.de", "train.en"))
+    vocabulary = write_subwords(folder, list(zip(*sides, strict=True)), 300)
+    new_model(vocabulary, max_position_embeddings=64).save_pretrained(folder)
 
 
 def run_in_a_fork(words, place, seconds, *numbers):
