@@ -35,6 +35,9 @@ from pathlib import Path
 HERE = Path(__file__).parent
 LANGUAGES = ("de", "en")
 SENTENCES_OF_A_FRAME = 150
+MORE_OF_STRINGS = (
+    4  # times as many of a frame with something that has to be copied letter by letter
+)
 WORDS_OFFERED = 4
 TEAS_OFFERED = 100
 
@@ -201,10 +204,12 @@ def sentences() -> Iterator[tuple[str, str]]:
     seen = set()
     for frame in grammar["frames"]:
         german, english = two_sides(frame)
-        for _ in range(SENTENCES_OF_A_FRAME):
+        slots = sorted(set(re.findall(r"\{(\w+)\}", german + english)))
+        times = MORE_OF_STRINGS if STRINGS.keys() & set(slots) else 1
+        for _ in range(times * SENTENCES_OF_A_FRAME):
             fillers = {
                 slot: SLOTS[slot](dice) if slot in SLOTS else dice.choice(lists[slot])
-                for slot in sorted(set(re.findall(r"\{(\w+)\}", german + english)))
+                for slot in slots
             }
             sides = [
                 re.sub(r"\{(\w+)\}", lambda slot: fillers[slot[1]][side], frame_side)  # noqa: B023
@@ -368,7 +373,147 @@ def phone(dice: random.Random) -> Pair:
     return text, text
 
 
+# --- What stays as it is, letter by letter: addresses, files, codes, names that no list has. ---
+
+_PARTS = (
+    "al an ba bel bo da den do el en fa fer ga gra ha hel ho il in ja ka kel ko la len lo ma mer "
+    "mo na nor ol pa pel po ra ren ro sa ser so ta tel to ul un va ven wa wen za zel"
+).split()
+_WORDS = (
+    "garten haus wetter musik reise foto plan liste bericht kunde shop team verein schule blog "
+    "news mail data test home admin user photo report letter index page main backup summer winter "
+    "garden river book market music travel office server cloud stern wolke berg fluss brief daten"
+).split()
+_ENDS = "de com org net at ch eu io info example co.uk".split()
+_FILES = "pdf txt docx xlsx jpg png mp3 zip csv json toml html py md tar.gz exe log".split()
+_BEGINNINGS = (
+    "Berg Stein Rosen Linden Wald Grün Alten Neuen Ober Nieder Hoch Kirch Mühl Eichen Buchen "
+    "Hirsch Wiesen Sand Gold Silber Eisen Lauter Königs Burg Kalten Schön Weiden Birken"
+).split()
+_ENDINGS = "feld hausen dorf stadt bach kirchen hagen heim berg au tal brück".split()
+
+
+def _word(dice: random.Random) -> str:
+    return dice.choice(_WORDS) if dice.random() < 0.5 else _made_up(dice)
+
+
+def _made_up(dice: random.Random) -> str:
+    return "".join(dice.choices(_PARTS, k=dice.randint(2, 4)))
+
+
+def _digits(dice: random.Random, most: int) -> str:
+    return "".join(dice.choices("0123456789", k=dice.randint(1, most)))
+
+
+def _letters(dice: random.Random, most: int) -> str:
+    return "".join(dice.choices("ABCDEFGHIJKLMNOPQRSTUVWXYZ", k=dice.randint(1, most)))
+
+
+def _host(dice: random.Random) -> str:
+    name = dice.choice(["", "-"]).join(_word(dice) for _ in range(dice.randint(1, 2)))
+    return f"{name}.{dice.choice(_ENDS)}"
+
+
+def _url(dice: random.Random) -> str:
+    begin = dice.choice(["https://", "http://", "https://www.", "www.", ""])
+    path = "".join(f"/{_word(dice)}" for _ in range(dice.randint(0, 2)))
+    rest = ["", "", f"/{_word(dice)}.html", f"?{_word(dice)}={_digits(dice, 3)}", f"#{_word(dice)}"]
+    return begin + _host(dice) + path + dice.choice(rest)
+
+
+def _mail(dice: random.Random) -> str:
+    names = dice.choice([".", "_", "-", "+"]).join(_word(dice) for _ in range(dice.randint(1, 2)))
+    return f"{names}@{_host(dice)}"
+
+
+def _file(dice: random.Random) -> str:
+    name = dice.choice(["", "_", "-"]).join([_word(dice), dice.choice([_word, _year])(dice)])
+    path = [name, _word(dice), f"{_word(dice)}/{name}", f"/{_word(dice)}/{_word(dice)}/{name}"]
+    windows = f"C:\\{_word(dice).title()}\\{_word(dice).title()}"
+    return dice.choice([f"{dice.choice(path)}.{dice.choice(_FILES)}"] * 4 + [windows])
+
+
+def _year(dice: random.Random) -> str:
+    return str(dice.randint(1990, 2030))
+
+
+def _account(dice: random.Random) -> str:
+    joined = dice.choice(["_", ".", "-", ""]).join([_word(dice), dice.choice([_word, _year])(dice)])
+    title = "_".join(_word(dice).title() for _ in range(dice.randint(1, 2))) + _digits(dice, 2)
+    return dice.choice([f"@{joined}", f"#{joined}", joined, title])
+
+
+def _code(dice: random.Random) -> str:
+    pattern = dice.choice(
+        [
+            "A-1",
+            "A 1",
+            "A1",
+            "1A-1",
+            "A-1-A",
+            "#A1",
+            "v1.1",
+            "1.1.1",
+            "1.1.1.1",
+            "0x1",
+            "A1-A1",
+            "A+A1",
+        ]
+    )
+    parts = {"A": lambda: _letters(dice, 3), "1": lambda: _digits(dice, 4)}
+    return "".join(parts[one]() if one in parts else one for one in pattern)
+
+
+def _holder(dice: random.Random) -> str:
+    name, number = _word(dice), dice.randint(0, 9)
+    forms = [
+        "{{{0}}}",
+        "%{1}$s",
+        "{{{1}}}",
+        "${0}",
+        "{{{{{0}}}}}",
+        "%({0})s",
+        "[{0}]",
+        "&{0};",
+        "<{0}>",
+    ]
+    return dice.choice([*forms, "%s", "%d", "%d%%"]).format(name, number)
+
+
+def _place(dice: random.Random) -> str:
+    return dice.choice(_BEGINNINGS) + dice.choice(_ENDINGS)
+
+
+def _name(dice: random.Random) -> str:
+    return dice.choice([_place(dice) + dice.choice(["er", "mann", ""]), _made_up(dice).title()])
+
+
+def _alike(make: Callable[[random.Random], str]) -> Callable[[random.Random], Pair]:
+    return lambda dice: (make(dice),) * 2
+
+
+def marked(dice: random.Random) -> Pair:
+    """A word between two tags."""
+    both = [("wichtig", "important"), ("neu", "new"), ("kostenlos", "free"), ("hier", "here")]
+    both += [("heute", "today"), ("nicht", "not"), ("immer", "always"), ("offen", "open")]
+    tag = dice.choice(["b", "i", "em", "u", "strong", "span", f'a href="{_url(dice)}"'])
+    german, english = dice.choice(both)
+    return f"<{tag}>{german}</{tag.split()[0]}>", f"<{tag}>{english}</{tag.split()[0]}>"
+
+
+STRINGS: dict[str, Callable[[random.Random], Pair]] = {
+    "url": _alike(_url),
+    "mail": _alike(_mail),
+    "file": _alike(_file),
+    "account": _alike(_account),
+    "code": _alike(_code),
+    "holder": _alike(_holder),
+    "place": _alike(_place),
+    "name": _alike(_name),
+    "marked": marked,
+}
 SLOTS: dict[str, Callable[[random.Random], Pair]] = {
+    **STRINGS,
     "number": number,
     "figures": figures,
     "time": time,
