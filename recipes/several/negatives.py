@@ -5,7 +5,8 @@
     python recipes/several/negatives.py --table OUT                       what came out
 
 STORE is made by recipes/several/negatives.toml (recipes/several/negatives.sh does all of it). A run
-is DIRECTION.WEIGHT.SEED; the weight "none" is the twin without, "10m" has mined mistakes too. It
+is DIRECTION.WEIGHT.SEED; the weight "none" is the twin without, "10m" has mined mistakes too, "o10"
+tells of the ends of translations that lack a word, and of nothing else. It
 leaves in OUT its translations (greedy, beam 4), the pairs won (spoil.py), and the model as int8.
 Weights are chosen on tatoeba/dev and newstest2018 alone.
 """
@@ -45,9 +46,9 @@ SETS = {
 }
 SPOILT = 4000
 """So many sentences of a set are spoilt; all are translated."""
-RUNS = [f"de-en.{weight}.{seed}" for weight in ("none", "3", "10", "30") for seed in (1, 2, 3)]
-RUNS += [f"en-de.{weight}.1" for weight in ("none", "3", "10", "30")]
-RUNS += ["de-en.10m.1", "en-de.10m.1"]
+WEIGHTS = ("none", "1", "3", "o3", "o10", "o30")
+RUNS = [f"de-en.{weight}.{seed}" for weight in WEIGHTS for seed in (1, 2, 3)]
+RUNS += [f"en-de.{weight}.1" for weight in WEIGHTS]
 
 
 def main() -> None:
@@ -128,7 +129,9 @@ def experiment(given: argparse.Namespace, out: Path) -> Experiment:
     direction, weight, seed = given.run.split(".")
     sections = load_recipe(RECIPE, "model", "train")
     told: dict[str, Any] = {"start_from": pocket(direction), "seed": int(seed)}
-    if weight != "none":
+    if weight.startswith("o"):
+        told["omissions"] = float(weight[1:])
+    elif weight != "none":
         told["negatives"] = float(weight.removesuffix("m"))
     if weight.endswith("m"):
         told["mistakes"] = out / f"{direction}.mistakes"

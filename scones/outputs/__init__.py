@@ -130,6 +130,8 @@ class Labels:
     tokens_K: Tensor
     right_K: Tensor
     wrong_K: Tensor
+    counted_K: Tensor | None = None
+    """0 where a position has no loss of its own, in which the token would have counted; else 1."""
 
     def logits(self, hidden_ND: Tensor, weight_VD: Tensor, bias_V: Tensor) -> Tensor:
         """The logits of these tokens alone, in (at least) float32."""

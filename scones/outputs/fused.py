@@ -142,7 +142,8 @@ class SconesRule:
 
     def told(self, logits_K: Tensor, labels: Labels) -> Tensor:
         """What labels add to the losses: what their tokens count for, less what they counted."""
-        right_K, wrong_K = labels.right_K, labels.wrong_K - self.alpha
+        counted_K = 1.0 if labels.counted_K is None else labels.counted_K
+        right_K, wrong_K = labels.right_K, labels.wrong_K - self.alpha * counted_K
         added_K = right_K * functional.softplus(-logits_K) + wrong_K * functional.softplus(logits_K)
         if self.label_smoothing:
             added_K = added_K + self.label_smoothing * (right_K - wrong_K) * logits_K

@@ -67,7 +67,7 @@ def token_type(vocabulary: int) -> np.dtype[Any]:
     return np.dtype("<u2") if vocabulary <= 65_536 else np.dtype("<u4")
 
 
-def flat_sentences(sentences: Sequence[Sequence[int]]) -> FlatSentences:
+def flat_sentences(sentences: Sequence[Sequence[int] | NDArray[Any]]) -> FlatSentences:
     """Put lists of ids one after another, with their lengths."""
     lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
     tokens = np.fromiter((i for ids in sentences for i in ids), np.int64, int(lengths.sum()))
@@ -112,6 +112,12 @@ class Sentences:
         before = np.cumsum(lengths) - lengths
         positions = np.repeat(starts - before, lengths) + np.arange(lengths.sum())
         return np.asarray(self._tokens[positions]), lengths
+
+
+def sentences(ids: Sequence[Sequence[int] | NDArray[Any]]) -> Sentences:
+    """Sentences in memory."""
+    tokens, lengths = flat_sentences(ids)
+    return Sentences(tokens, np.insert(np.cumsum(lengths), 0, 0))
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,9 @@ class Batch(ABC):
     total: float
     """The sum of the weights, likewise."""
     labels: Labels | None = field(default=None, kw_only=True)
-    """What is known of other tokens than the targets, where anything is."""
+    """What is known of other tokens than the targets, where anything is.
+
+    Rows beyond the targets are those of sentences that have no targets of their own."""
 
     @abstractmethod
     def hidden(self, model: Transformer) -> Tensor:
@@ -110,7 +112,7 @@ def make_batch(
     tokens: ParallelTokens, indices: np.ndarray, by_sentence: bool, shard: Shard = WHOLE
 ) -> PaddedBatch:
     """Make the batch of some pairs; `by_sentence` weighs tokens so that sentences count equally."""
-    mine, facts = shard_of_batch(tokens, indices, by_sentence, shard)
+    tokens, mine, predicted, facts = shard_of_batch(tokens, indices, by_sentence, shard)
     source, target = pad_batch(tokens, mine)
     # Teacher forcing: token t is predicted from those before it, the first from the start token,
     # which is the padding's id.
@@ -119,7 +121,7 @@ def make_batch(
     flat = target.reshape(-1)
     real = np.flatnonzero(flat != PAD)
     return PaddedBatch(
-        targets_N=torch.from_numpy(flat[real]),
+        targets_N=torch.from_numpy(flat[real[:predicted]]),
         source_BS=torch.from_numpy(source),
         inputs_BT=torch.from_numpy(inputs),
         real_N=torch.from_numpy(real),
@@ -129,22 +131,29 @@ def make_batch(
 
 def shard_of_batch(
     tokens: ParallelTokens, indices: np.ndarray, by_sentence: bool, shard: Shard
-) -> tuple[np.ndarray, dict[str, Any]]:
-    """One rank's pairs of a batch, and the fields of `Batch` that no layout changes."""
+) -> tuple[ParallelTokens, np.ndarray, int, dict[str, Any]]:
+    """One rank's pairs of a batch, how many tokens are predicted, and what no layout changes.
+
+    Behind the pairs of the batch stand those that only labels are for.
+    """
     whole = int(tokens.targets.lengths_of(indices).sum()) + len(indices)
     mine = indices[shard.rank :: shard.world_size]
     # A rank without a pair would not join in the gradients' all-reduce, and the others would wait
     # for ever: it computes one pair with no weight.
     idle = len(mine) == 0
     mine = indices[:1] if idle else mine
+    predicted = int(tokens.targets.lengths_of(mine).sum()) + len(mine)
+    labels = None
+    if isinstance(tokens, LabelledTokens):
+        tokens, mine, labels = tokens.told(mine, int(indices.sum()))
     weights = None
     if by_sentence or idle:
         lengths = tokens.targets.lengths_of(mine) + 1
         each = np.zeros(len(lengths)) if idle else 1 / lengths
         weights = torch.from_numpy(np.repeat(each, lengths).astype(np.float32))
     total = float(len(indices) if by_sentence else whole)
-    labels = tokens.labels(mine) if isinstance(tokens, LabelledTokens) else None
-    return mine, {"weights_N": weights, "tokens": whole, "total": total, "labels": labels}
+    facts = {"weights_N": weights, "tokens": whole, "total": total, "labels": labels}
+    return tokens, mine, predicted, facts
 
 
 MakeBatch = Callable[[ParallelTokens, np.ndarray, bool, Shard], Batch]
@@ -216,8 +225,10 @@ class LossModule(nn.Module):
         with torch.autocast(device.type, self.precision, enabled=self.precision != torch.float32):
             table = (self.model.output_weight, self.model.output_bias)
             hidden_ND = batch.hidden(self.model)
-            loss = self.output.loss(hidden_ND, *table, batch.targets_N, batch.weights_N)
-            if batch.labels is not None:
-                labels, weights_N = batch.labels, batch.weights_N
-                loss = loss + self.output.label_loss(hidden_ND, *table, labels, weights_N)
-            return loss
+            labels, weights_N = batch.labels, batch.weights_N
+            if labels is None:
+                return self.output.loss(hidden_ND, *table, batch.targets_N, weights_N)
+            told = self.output.label_loss(hidden_ND, *table, labels, weights_N)
+            own = slice(len(batch.targets_N))
+            own_N = None if weights_N is None else weights_N[own]
+            return told + self.output.loss(hidden_ND[own], *table, batch.targets_N, own_N)

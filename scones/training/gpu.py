@@ -116,13 +116,16 @@ def make_packed_batch(
     tokens: ParallelTokens, indices: np.ndarray, by_sentence: bool, share: Share = WHOLE
 ) -> PackedBatch:
     """Make the same batch without padding."""
-    mine, facts = _portion(tokens, indices, by_sentence, share)
+    tokens, mine, predicted, facts = _portion(tokens, indices, by_sentence, share)
     source = _pack(tokens.sources, mine)
     target = _pack(tokens.targets, mine)
     inputs_N = target.ids_N.roll(1)
     inputs_N[target.spans.starts[:-1].long()] = PAD
     return PackedBatch(
-        targets_N=target.ids_N, source=source, inputs=replace(target, ids_N=inputs_N), **facts
+        targets_N=target.ids_N[:predicted],
+        source=source,
+        inputs=replace(target, ids_N=inputs_N),
+        **facts,
     )
 
 

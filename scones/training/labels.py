@@ -25,7 +25,7 @@ from scones.errors import SconesError
 from scones.outputs import Labels
 from scones.text import END, PAD
 from scones.text.batches import pad_sentences
-from scones.text.store import ParallelTokens, Sentences, TokenStore, same_number
+from scones.text.store import ParallelTokens, Sentences, TokenStore, same_number, sentences
 from scones.training.options import TrainOptions
 
 Places = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -53,6 +53,16 @@ class LabelledTokens(ParallelTokens):
     mistakes: Mistakes | None = None
     weight: float = 0.0
     """What a wrong token counts; any other token that is not right counts α."""
+    omissions: Omissions | None = None
+
+    def told(
+        self, indices: NDArray[np.int64], draw: int
+    ) -> tuple[ParallelTokens, NDArray[np.int64], Labels]:
+        """The labels of some pairs, and the pairs with what has to be read for labels alone."""
+        labels = self.labels(indices)
+        if self.omissions is None:
+            return self, indices, labels
+        return self.omissions.added(self, indices, draw, labels)
 
     def labels(self, indices: NDArray[np.int64]) -> Labels:
         """The labels of some pairs, whose targets stand one behind another, each with its end."""
@@ -87,6 +97,7 @@ def labelled(store: TokenStore, options: TrainOptions) -> ParallelTokens:
         None if options.negatives is None else Spoilers(store, options.seed),
         None if options.mistakes is None else Mistakes(options.mistakes, store),
         options.negatives or 0.0,
+        None if options.omissions is None else Omissions(store, options.omissions, options.seed),
     )
 
 
@@ -216,6 +227,24 @@ class Spoilers:
                 own = np.searchsorted(choices, targets_N[rows])
                 yield rows, choices[(own + others) % len(choices)]
 
+    def a_word(
+        self,
+        indices: NDArray[np.int64],
+        targets_N: NDArray[np.int64],
+        starts: NDArray[np.int64],
+        draw: int,
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """One of several words in every fourth sentence: whose, where it begins and ends."""
+        heads = np.flatnonzero(self._word[targets_N] | self._mark[targets_N])
+        words = np.flatnonzero(self._word[targets_N[heads]])
+        first = np.searchsorted(heads[words], starts)
+        counts = np.diff(np.append(first, len(words)))
+        draws = _hashed(self._seed, 20, indices, np.full_like(indices, draw))
+        rows = np.flatnonzero((draws % np.uint64(4) == 0) & (counts > 1))
+        which = (draws[rows] >> np.uint64(2)) % counts[rows].astype(np.uint64)
+        chosen = words[first[rows] + which.astype(np.int64)]
+        return rows, heads[chosen], heads[chosen + 1]
+
     def _inserted(
         self, heads: NDArray[np.int64], words: NDArray[np.int64], drawn: Draw
     ) -> Iterator[Places]:
@@ -225,6 +254,59 @@ class Spoilers:
         if len(self._negations):
             some = words[drawn(11, words) % np.uint64(4) == 0]
             yield some, self._negations[drawn(12, some) % np.uint64(len(self._negations))]
+
+
+class Omissions:
+    """References that lack one of their words: whatever they say, they are not whole at their end.
+
+    Only the end can tell. Where the word should stand another may be right too, and what follows
+    is right as far as it goes: nothing else is said of such a sentence.
+    """
+
+    def __init__(self, store: TokenStore, weight: float, seed: int) -> None:
+        self._weight = weight
+        self._spoilers = Spoilers(store, seed)
+        grouped = store.split("train").groups is not None
+        self._references = References(store) if grouped else None
+
+    def added(
+        self, tokens: ParallelTokens, indices: NDArray[np.int64], draw: int, labels: Labels
+    ) -> tuple[ParallelTokens, NDArray[np.int64], Labels]:
+        """Put them behind the pairs of a batch, with a label at the end of each."""
+        targets_N, starts = joined(tokens.targets, indices)
+        rows, begins, ends = self._spoilers.a_word(indices, targets_N, starts, draw)
+        whole = [tokens.targets[pair] for pair in indices]
+        lacking = [
+            np.delete(whole[row], slice(begin - starts[row], end - starts[row]))
+            for row, begin, end in zip(rows, begins, ends, strict=True)
+        ]
+        wrong = self._wrong(tokens.targets, indices[rows], lacking)
+        lacking = [target for target, is_wrong in zip(lacking, wrong, strict=True) if is_wrong]
+        targets = sentences([*whole, *lacking])
+        sources = sentences([tokens.sources[pair] for pair in [*indices, *indices[rows[wrong]]]])
+        ends_K = np.cumsum(targets.lengths + 1)[len(indices) :] - 1
+        pairs = ParallelTokens(sources, targets)
+        return pairs, np.arange(len(pairs)), self._labelled(labels, torch.from_numpy(ends_K))
+
+    def _wrong(
+        self, targets: Sentences, pairs: NDArray[np.int64], lacking: list[NDArray[np.int64]]
+    ) -> NDArray[np.bool_]:
+        """Which of these no other reference of their source says."""
+        wrong = np.ones(len(pairs), np.bool_)
+        if self._references is None:
+            return wrong
+        for place in np.flatnonzero(self._references.different[pairs] > 1):
+            others, _ = self._references.others(pairs[place : place + 1])
+            wrong[place] = not any(np.array_equal(lacking[place], targets[pair]) for pair in others)
+        return wrong
+
+    def _labelled(self, labels: Labels, ends_K: torch.Tensor) -> Labels:
+        """Tell of the ends: nothing else counts there, so that no α is taken off."""
+        zeros_K = torch.zeros(len(ends_K))
+        ends = (ends_K, torch.full_like(ends_K, END), zeros_K, zeros_K + self._weight, zeros_K)
+        ones_K = torch.ones(len(labels.rows_K))
+        known = (labels.rows_K, labels.tokens_K, labels.right_K, labels.wrong_K, ones_K)
+        return Labels(*map(torch.cat, zip(known, ends, strict=True)))
 
 
 UNREADABLE = (OSError, ValueError, KeyError, EOFError, BadZipFile)

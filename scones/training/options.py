@@ -45,6 +45,12 @@ class TrainOptions:
         above=0,
         most=10**6,
     )
+    omissions: float | None = option(
+        None,
+        "weight of a wrong end behind references that lack a word; none are made if unset",
+        above=0,
+        most=10**6,
+    )
     mistakes: Path | None = option(None, "a model's mistakes, from scones mine, to tell of too")
 
     optimizer: Literal["lamb", "adamw"] = option(
@@ -101,7 +107,7 @@ class TrainOptions:
         if self.mistakes and self.negatives is None:
             problems.append("mistakes needs negatives, their weight")
         if self.labels and self.graphs == "yes":
-            problems.append("graphs cannot be had with references or negatives")
+            problems.append("graphs cannot be had with references, negatives or omissions")
         if problems:
             raise SconesError(f"The training options do not fit: {'; '.join(problems)}.")
 
@@ -113,7 +119,8 @@ class TrainOptions:
     @property
     def labels(self) -> bool:
         """Whether anything is told beside the targets."""
-        return self.references is not None or self.negatives is not None
+        told = (self.references, self.negatives, self.omissions)
+        return any(option is not None for option in told)
 
     def fingerprint(self) -> dict[str, Any]:
         """The options that a resumed run must share with its beginning."""

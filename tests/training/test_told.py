@@ -5,14 +5,16 @@ import pytest
 import torch
 
 from scones.files import new_folder
+from scones.model.transformer import Transformer
+from scones.outputs.scones import Scones
 from scones.text import END
 from scones.text.store import StoreWriter, TokenStore, reverse_store
 from scones.text.subwords import Subwords
-from scones.training.data import Position, make_batch, training_batches
+from scones.training.data import LossModule, Position, make_batch, training_batches
 from scones.training.labels import LabelledTokens, labelled
 from scones.training.loop import train
 from scones.training.options import TrainOptions
-from tests.training.tiny_run import OPTIONS, make_experiment, weights
+from tests.training.tiny_run import OPTIONS, make_experiment, small_model, weights
 
 SOURCES = ["ein Haus", "ein Haus", "ein Haus", "zwei Hunde", "zwei Hunde", "im Jahr 1987"]
 TARGETS = ["a house .", "a home", "the house .", "two dogs", "two dogs"]
@@ -29,9 +31,9 @@ def store(tmp_path, subwords):
     return make_store(tmp_path / "store", subwords)
 
 
-def make_store(path, subwords, grouped=True):
+def make_store(path, subwords, grouped=True, pairs=(SOURCES, TARGETS)):
     with new_folder(path) as folder, StoreWriter(folder, subwords, "de", "en", grouped) as writer:
-        writer.append("train", subwords.encode(SOURCES), subwords.encode(TARGETS))
+        writer.append("train", *map(subwords.encode, pairs))
         writer.finish()
     return TokenStore.open(path)
 
@@ -48,9 +50,8 @@ def told(store, pairs, **changes):
     lengths = [len(store.split("train").target(pair)) + 1 for pair in pairs]
     starts = np.cumsum([0, *lengths])
     found = [set() for _ in pairs]
-    for row, token, right, wrong in zip(
-        *(each.tolist() for each in vars(labels).values()), strict=True
-    ):
+    facts = (labels.rows_K, labels.tokens_K, labels.right_K, labels.wrong_K)
+    for row, token, right, wrong in zip(*(each.tolist() for each in facts), strict=True):
         assert (right, wrong) in {(1.0, 0.0), (0.0, changes.get("negatives", 0.0))}
         sentence = int(np.searchsorted(starts, row, "right")) - 1
         assert token != batch.targets_N[row]
@@ -138,6 +139,55 @@ def test_an_epoch_has_every_source_once_for_each_time_it_was_given(store):
     assert found == sum(len(store.split("train").target(pair)) + 1 for pair in drawn[3])
 
 
+def lacking(store, rounds=40, **changes):
+    """For each pair, the sentences behind a batch that lack one of its words."""
+    tokens = labelled(store, options(omissions=3.0, **changes))
+    pairs = np.arange(len(tokens))
+    found = [set() for _ in pairs]
+    for draw in range(rounds):
+        read, rows, labels = tokens.told(pairs, draw)
+        ends = np.cumsum(read.targets.lengths_of(rows) + 1) - 1
+        own = labels.counted_K == 0
+        assert labels.rows_K[own].tolist() == ends[len(pairs) :].tolist()
+        assert set(labels.tokens_K[own].tolist()) <= {END}
+        assert set(labels.wrong_K[own].tolist()) <= {3.0}
+        sources = [tokens.source(pair).tolist() for pair in pairs]
+        for row in rows[len(pairs) :]:
+            pair = sources.index(read.source(row).tolist())
+            found[pair].add(store.subwords.decode([read.target(row).tolist()])[0])
+    return found
+
+
+def test_omissions_lack_a_word_and_no_other_reference_says_them(store, tmp_path, subwords):
+    found = lacking(store)
+    assert found[3] == {"two", "dogs"}
+    assert "the year 1987 was the best ." in found[5]
+    assert found[0] == {"a .", "house .", "a", "home", "the ."}  # of all three with this source
+    known = make_store(
+        tmp_path / "known", subwords, pairs=(["Hunde"] * 3, ["dogs", "two dogs", "two"])
+    )
+    assert lacking(known) == [set(), set(), set()]
+
+
+@pytest.mark.parametrize("by_sentence", [False, True])
+def test_omissions_add_the_loss_of_their_ends_alone(store, by_sentence):
+    torch.manual_seed(0)
+    model = Transformer(small_model(dropout=0.0).build(len(store.subwords)))
+    module = LossModule(model, Scones(), torch.float32)
+    pairs = np.tile(np.arange(6), 4)
+    plain = make_batch(store.split("train"), pairs, by_sentence)
+    batch = make_batch(labelled(store, options(omissions=3.0)), pairs, by_sentence)
+    assert len(batch.labels.rows_K) > 1
+    assert batch.tokens == plain.tokens
+    assert batch.total == plain.total
+    assert torch.equal(batch.targets_N, plain.targets_N)
+    logits = model.logits(batch.hidden(model))
+    ends = logits[batch.labels.rows_K, END]
+    weights = 1.0 if batch.weights_N is None else batch.weights_N[batch.labels.rows_K]
+    expected = module(plain) + (3.0 * torch.nn.functional.softplus(ends) * weights).sum()
+    torch.testing.assert_close(module(batch), expected)
+
+
 def test_nothing_asked_for_is_no_label(store):
     tokens = labelled(store, options())
     assert not isinstance(tokens, LabelledTokens)
@@ -157,7 +207,7 @@ def pattern(store):
 
 
 def test_training_with_labels_goes_on_bit_for_bit(store, tmp_path):
-    asked = {"references": "all", "negatives": 5.0, "checkpoint_every": 2}
+    asked = {"references": "all", "negatives": 5.0, "omissions": 2.0, "checkpoint_every": 2}
     train(make_experiment(asked), store.path, tmp_path / "whole", quiet=True)
     for steps in (2, 4):
         part = make_experiment(asked | {"max_steps": steps})
