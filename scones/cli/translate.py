@@ -160,7 +160,9 @@ def _answer_all(translator: Translator, options: Translate, most: int) -> None:
             f"{translator.target_language}): type a line and press Enter; Ctrl-D ends.\n"
         )
     files, arriving = chunks_of_files(options.files, most), chunks_of_lines(sys.stdin.buffer, most)
-    for lines in files if options.files else arriving:
+    for number, lines in enumerate(files if options.files else arriving):
+        if number == 0:
+            _check_direction(translator, "\n".join(text for _, text in lines))
         try:
             _answer(translator, options, lines)
         except TooLongError as mistake:
@@ -168,6 +170,24 @@ def _answer_all(translator: Translator, options: Translate, most: int) -> None:
             if before:  # they are answered first
                 _answer(translator, options, before)
             raise
+
+
+def _check_direction(translator: Translator, text: str) -> None:
+    """Warn where a text is clearly in another language than the model reads."""
+    from scones.model.folder import pocket_models
+    from scones.text.languages import NAMES, other_language
+
+    source, target = translator.source_language, translator.target_language
+    if found := other_language(text, source):
+        back = f"pocket-{found}-{source}"
+        known = found == target and back in pocket_models()
+        logger.warning(
+            "The text looks like %s, but %s translates from %s%s.",
+            NAMES[found],
+            translator.name,
+            NAMES[source],
+            f"; {back} goes the other way" if known else "",
+        )
 
 
 def _answer(translator: Translator, options: Translate, lines: list[tuple[int, str]]) -> None:

@@ -60,6 +60,19 @@ def test_files_are_read_one_behind_the_other(tiny_model, tmp_path, scones, sente
     assert "Sentence 2 has" in done.err
 
 
+def test_text_in_the_other_language_is_translated_with_one_warning(tiny_model, scones, caplog):
+    texts = lines_of(["The tea is here.", "Would you like it with or without milk?"] * 20)
+    done = scones("translate", tiny_model, "--chunk", 4, stdin=texts)
+    assert (done.code, done.out.count("\n")) == (0, 40)
+    assert [record.getMessage() for record in caplog.records] == [
+        "The text looks like English, but scones translates from German; pocket-en-de goes the "
+        "other way."
+    ]
+    caplog.clear()
+    scones("translate", tiny_model, stdin="Den Tee mit oder ohne Milch?\n" + texts)
+    assert not caplog.records  # a German letter that quotes an English one
+
+
 def test_a_paragraph_is_translated_in_sentences(tiny_model, scones, translator, sentences):
     pytest.importorskip("sentencex")
     paragraph = "  ".join(sentences[:3])
