@@ -8,7 +8,7 @@ import pytest
 from running import assert_refusal, contents, no_file_larger_than
 
 TINY_RUN = ["--layers", 1, "--size", 32, "--heads", 2, "--feed-forward", 64, "--device", "cpu"]
-TINY_RUN += ["--max-steps", 2, "--max-tokens", 512]
+TINY_RUN += ["--max-steps", 2, "--warmup-steps", 1, "--max-tokens", 512]
 
 
 def preparing(corpus, *more):
