@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from scones.cli.flags import DeviceFlag, DosFlag, JsonFlag, TranslatingFlags, VerifyFlag, finite
+from scones.cli.flags import DeviceFlag, JsonFlag, TranslatingFlags, VerifyFlag, finite
 from scones.errors import SconesError
 from scones.options import argument, option
 from scones.search.options import SearchFlags
@@ -303,7 +303,7 @@ def _facts(found: Translation) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Score(DeviceFlag, DosFlag, JsonFlag):
+class Score(DeviceFlag, JsonFlag):
     """What `scones score` takes."""
 
     model: Path = argument("A model folder, or a pocket model's name.", "MODEL")
@@ -334,7 +334,7 @@ def score(options: Score) -> None:
     from scones.text.reading import read_aligned
     from scones.translator import load
 
-    sources, targets = read_aligned([options.source, options.target], dos=options.dos)
+    sources, targets = read_aligned([options.source, options.target])
     pairs = list(zip(sources, targets, strict=True))
     translator = load(options.model, options.device)
     if options.confidence:

@@ -360,7 +360,7 @@ class _Run:
             self._check_warmup(self.state.step / spent)
 
     def _check_warmup(self, end: float) -> None:
-        """Warn once if training will end, at its pace, before the learning rate is at its height."""
+        """Warn once if training will end, at its pace, before the learning rate is highest."""
         warmup = self.options.warmup_steps
         if end <= warmup and not self.warned:
             self.warned = True

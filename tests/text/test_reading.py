@@ -33,9 +33,9 @@ def written(folder, content, name="corpus.txt"):
     return path
 
 
-def refusal(path, *, dos=False):
+def refusal(path):
     with pytest.raises(SconesError) as caught:
-        list(lines(path, dos=dos))
+        list(lines(path))
     assert str(path) in str(caught.value)
     return str(caught.value)
 
@@ -89,18 +89,14 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path):
 def test_utf_16_is_refused_with_the_remedy(tmp_path, encoding):
     path = written(tmp_path, "Tee\nKaffee\n".encode(encoding))
     assert "iconv -f utf-16" in refusal(path)
-    assert "iconv -f utf-16" in refusal(path, dos=True)
 
 
-def test_windows_text_needs_the_flag(tmp_path):
+def test_what_windows_adds_is_no_text(tmp_path):
     marked = written(tmp_path, b"\xef\xbb\xbfone\r\ntwo\r\n", "marked.txt")
-    assert "--dos" in refusal(marked)
-    assert "byte-order mark" in refusal(marked)
-    ends = written(tmp_path, b"one\r\ntwo\r\n", "ends.txt")
-    assert "CR LF" in refusal(ends)
-    assert list(lines(marked, dos=True)) == list(lines(ends, dos=True)) == [b"one", b"two"]
+    mixed = written(tmp_path, b"one\ntwo\r\n", "mixed.txt")
+    assert list(lines(marked)) == list(lines(mixed)) == [b"one", b"two"]
     columns = written(tmp_path, b"\xef\xbb\xbfeins\tone\r\n", "columns.txt")
-    assert list(pairs(columns, None, dos=True)) == [(b"eins", b"one")]
+    assert list(pairs(columns, None)) == [(b"eins", b"one")]
 
 
 def test_a_very_long_line_is_cut_and_the_next_one_is_whole(tmp_path):
