@@ -117,7 +117,7 @@ def translate(options: Translate) -> None:
     from scones.processes import connected
     from scones.translator import load
 
-    _check_places(options)
+    _check_places("translate", options.model, options.files)
     with connected("What was not written yet is not translated; start again.") as processes:
         translator = load(
             options.model,
@@ -134,19 +134,17 @@ def translate(options: Translate) -> None:
                 _answer_all(translator, options, options.chunk * processes.count)
 
 
-def _check_places(options: Translate) -> None:
+def _check_places(command: str, model: Path, files: list[Path]) -> None:
     """Refuse a text in the place of the model, and texts that cannot be read, before the work."""
     from scones.model.folder import pocket_models
     from scones.text.reading import check_beginning
 
-    if options.model.is_file():
-        models = [one for one in options.files if one.is_dir() or str(one) in pocket_models()]
-        model = next(iter(models), "MODEL")
-        raise SconesError(
-            f"{options.model} is a file, and the model comes first: scones translate {model} "
-            f"{options.model}."
-        )
-    for file in options.files:
+    if model.is_file():
+        models = [str(one) for one in files if one.is_dir() or str(one) in pocket_models()]
+        texts = [str(one) for one in (model, *files) if str(one) not in models]
+        words = " ".join([command, *(models[:1] or ["MODEL"]), *texts])
+        raise SconesError(f"{model} is a file, and the model comes first: scones {words}.")
+    for file in files:
         check_beginning(file)
 
 
@@ -334,9 +332,12 @@ def score(options: Score) -> None:
     from scones.text.reading import read_aligned
     from scones.translator import load
 
-    sources, targets = read_aligned([options.source, options.target])
+    files = [options.source, options.target]
+    _check_places("score", options.model, files)
+    sources, targets = read_aligned(files)
     pairs = list(zip(sources, targets, strict=True))
     translator = load(options.model, options.device)
+    _check_direction(translator, "\n".join(sources[:100]))
     if options.confidence:
         check_calibrated(translator, options.model)
     if not options.as_json and not options.confidence:

@@ -171,7 +171,7 @@ def checked_first_line(path: Path, line: bytes) -> bytes:
     # Only the first line: what is wrong with a whole file shows there, and the others cost time.
     for ending, magic in _MAGIC.items():
         if line.startswith(magic):
-            raise SconesError(f"{path} is compressed; rename it so that it ends in {ending}.")
+            raise SconesError(f"{path} is compressed; unpack it, or let its name end in {ending}.")
     if line.startswith(_UTF_16_MARKS) or b"\0" in line:
         raise SconesError(
             f"{path}, line 1 looks like UTF-16 (it holds NUL bytes or a UTF-16 mark); convert the "
@@ -275,12 +275,10 @@ def _arriving(descriptor: int) -> Iterator[bytes | None]:
 def _text_of(line: bytes, number: int) -> str:
     line = line.removesuffix(b"\r")
     if number == 1:
-        line = line.removeprefix(BYTE_ORDER_MARK)
-    if b"\0" in line:
-        raise SconesError(f"Line {number} of the input holds a NUL byte; remove it first.")
+        line = checked_first_line(Path("The input"), line)
     if fault := bad_byte(line):
         raise SconesError(
             f"Line {number} of the input is not UTF-8 text ({fault}); convert it first, for "
-            "example with iconv."
+            "example with iconv -f latin1 -t utf-8, or mend the line."
         )
     return line.decode()
