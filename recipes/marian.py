@@ -27,7 +27,14 @@ import torch
 import transformers
 import typer
 from torch import Tensor
-from transformers import MarianConfig, MarianMTModel, Trainer, TrainingArguments, set_seed
+from transformers import (
+    MarianConfig,
+    MarianMTModel,
+    MarianTokenizer,
+    Trainer,
+    TrainingArguments,
+    set_seed,
+)
 
 from scones.bridges.huggingface import Shift, convert, scones_search, trainer_loss
 from scones.evaluation.metrics import bleu
@@ -112,6 +119,18 @@ class Experiment:
         model = MarianMTModel(config)
         model.generation_config.bad_words_ids = [[PAD]]  # as in Marian's own models
         return model.to(self.device)
+
+    def save(self, model: MarianMTModel, name: str) -> None:
+        """Write a model, with the store's pieces as the tokenizer of its class wants them."""
+        place, store = self.folder / name, self.store
+        model.save_pretrained(place)
+        ids = {piece: number for number, piece in enumerate(store.subwords.pieces())}
+        write_json(place / "vocab.json", ids)
+        for spm in ("source.spm", "target.spm"):
+            (place / spm).write_bytes(store.subwords.model)
+        files = (str(place / file) for file in ("source.spm", "target.spm", "vocab.json"))
+        languages = {"source_lang": store.source_language, "target_lang": store.target_language}
+        MarianTokenizer(*files, **languages).save_pretrained(place)
 
     def train(
         self, model: MarianMTModel, steps: int, rate: float, warmup: int, alpha: float | None
@@ -274,14 +293,14 @@ def main(
 
     softmax = experiment.new_model(layers, size, dropout)
     experiment.train(softmax, steps, rate, min(500, steps // 5), None)
-    softmax.save_pretrained(folder / "softmax")
+    experiment.save(softmax, "softmax")
     tuning = tuning_steps, tuning_rate or [1e-4, 3e-4]
     tuned, scores = experiment.fine_tune(softmax, *tuning, [None])
     systems = {"softmax": softmax, "softmax, fine-tuned": tuned}
     conversions = {}
     for name, shift in SHIFTS.items():
         tuned, more = experiment.fine_tune(softmax, *tuning, alpha or [0.5, 1.0], name)
-        tuned.save_pretrained(folder / f"scones-{shift}")
+        experiment.save(tuned, f"scones-{shift}")
         shifted = copy.deepcopy(softmax)
         chosen = tuned.config.scones["output"]["alpha"]
         conversions[f"{name}, α = {chosen:g}"] = convert(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from scones.cli.flags import DeviceFlag, DosFlag, JsonFlag, ReferencesFlag
+from scones.cli.flags import DeviceFlag, JsonFlag, ReferencesFlag
 from scones.options import REQUIRED, argument, option
 
 DATA = "SCONES_DATA"
@@ -102,7 +102,7 @@ class Replicate(ReferencesFlag, DeviceFlag):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Synthetic(DosFlag, JsonFlag, DeviceFlag):
+class Synthetic(JsonFlag, DeviceFlag):
     """What `scones synthetic` takes."""
 
     store: Path = argument("What scones prepare made.", "STORE")

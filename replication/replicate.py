@@ -40,7 +40,7 @@ class Replication:
             )
         if store.dev_texts is None:
             raise SconesError(f"{store.path} has no development set to choose α on.")
-        sources, *references = read_aligned([options.source, *options.references], dos=options.dos)
+        sources, *references = read_aligned([options.source, *options.references])
         sweep = {alpha: self._training(alpha, options.tuning_seed) for alpha in options.alpha}
         softmax = {seed: self._training(None, seed) for seed in options.seed}
         run_all([[job] for job in (*sweep.values(), *softmax.values())], options.jobs, self.say)

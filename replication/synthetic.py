@@ -97,7 +97,7 @@ class Experiment:
 
     @cached_property
     def _sources(self) -> list[str]:
-        return read_texts(self.options.source, dos=self.options.dos)
+        return read_texts(self.options.source)
 
     @cached_property
     def _made_with(self) -> Json:

@@ -258,7 +258,7 @@ class Translator:
 
             options = ExactOptions(
                 n_best,
-                (threshold or self.likely) if search == "all" else None,
+                (self.likely if threshold is None else threshold) if search == "all" else None,
                 max_states=max_states,
                 max_seconds=max_seconds,
             )
@@ -482,6 +482,8 @@ class Translator:
         return judged
 
     def _pairs(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[list[int]], list[list[int]]]:
+        if any(isinstance(pair, str) or len(pair) != 2 for pair in pairs):
+            raise SconesError("Give pairs of a source and a target, such as [('Tee', 'tea')].")
         sources = self._encode([source for source, _ in pairs], name="Source")
         return sources, self._encode([target for _, target in pairs], name="Target")
 

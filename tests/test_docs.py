@@ -46,6 +46,18 @@ def test_the_reference_names_everything_and_pages_link_to_files(docs, tmp_path):
     assert "`recipes/tatoeba.toml`" in (tmp_path / "results.md").read_text()
 
 
+def test_a_page_links_to_files_alone(docs, tmp_path, monkeypatch):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("[b](b.md) [all](reference/commands.md) [c](c.md)")
+    (tmp_path / "docs" / "b.md").write_text("[a](a.md)")
+    monkeypatch.setattr(docs, "ROOT", tmp_path)
+    monkeypatch.setattr(docs, "DOCS", tmp_path / "docs")
+    (tmp_path / "zensical.toml").write_text('project.nav = [{ "A" = "a.md" }]')
+    monkeypatch.setattr(docs, "CONFIG", tmp_path / "zensical.toml")
+    missing = ["docs/a.md: no docs/reference/commands.md", "docs/a.md: no docs/c.md"]
+    assert docs.gather(tmp_path / "pages") == missing
+
+
 @pytest.mark.parametrize(
     ("page", "problems"),
     [

@@ -225,6 +225,7 @@ def test_scores_do_not_feel_their_neighbours(translator, tea_pairs):
         ({"search": "beam", "beam_size": 0}, "beam_size must be at least 1, not 0"),
         ({"max_tokens": 0}, "max_tokens must be at least 1"),
         ({"too_long": "shorten"}, "too_long 'shorten' is not known"),
+        ({"search": "all", "threshold": 0}, "threshold must be above 0, not 0"),
         ({"split": True, "search": "all"}, "leave out split=True"),
         ({"split": True, "search": "beam", "n_best": 2}, "leave out split=True"),
     ],
@@ -239,6 +240,9 @@ def test_what_is_not_a_list_of_strings_is_refused(translator):
         translator.translate("Guten Tag.")
     with pytest.raises(SconesError, match="Text 2 is 7, which is not a string"):
         translator.translate(["Tee", 7])
+    for pairs in (["Tee", "tea"], ["ab"], [("Tee", "tea", "cup of tea")], "ab"):
+        with pytest.raises(SconesError, match="Give pairs of a source and a target"):
+            translator.score(pairs)
     with pytest.raises(SconesError, match=r"Source 1 has .* pieces"):
         translator.score([("Tee " * 200, "tea")])
     with pytest.raises(SconesError, match=r"Target 1 has .* pieces"):

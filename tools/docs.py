@@ -77,12 +77,13 @@ def place(path: Path) -> str:
 
 def gather(pages: Path) -> list[str]:
     """Write the pages, and what they link to; give the links that lead nowhere."""
-    gathering = _Gathering(reference.pages())
-    for name, text in gathering.written.items():
+    gathering = _Gathering()
+    written = reference.pages()
+    for name, text in written.items():
         write(pages / name, text)
     roots = {place(path): path for path in ROOT.glob("*.md")}
     for name in listed(tomllib.loads(CONFIG.read_text())["project"]["nav"]):
-        if name not in gathering.written:
+        if name not in written:
             gathering.ask(roots.get(name, DOCS / name), CONFIG)
     write(pages / STYLE.name, STYLE.read_text())
     while gathering.waiting:
@@ -97,17 +98,18 @@ def gather(pages: Path) -> list[str]:
 class _Gathering:
     """The files that are to be pages of the site, or to come along."""
 
-    written: dict[str, str]
-    """Pages that are in no file."""
     waiting: list[Path] = field(default_factory=list)
     seen: set[Path] = field(default_factory=set)
     problems: list[str] = field(default_factory=list)
 
     def ask(self, path: Path, asking: Path) -> None:
-        """Let a file be a page, once."""
-        if not path.exists() and place(path) not in self.written:
+        """Let a file be a page, once.
+
+        The reference is no file: a link to it would be dead wherever the pages are read as files.
+        """
+        if not path.exists():
             self.problems.append(f"{asking.relative_to(ROOT)}: no {path.relative_to(ROOT)}")
-        elif path.exists() and path not in self.seen:
+        elif path not in self.seen:
             self.waiting.append(path)
         self.seen.add(path)
 

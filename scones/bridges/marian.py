@@ -279,7 +279,10 @@ def convert(
     KIND.check(target, overwrite)
     folder = fetched(name)
     if not is_marian(folder):
-        raise SconesError(f"{name} is not the folder of a Marian model, which alone is converted.")
+        raise SconesError(
+            f"{name} is not the folder of a Marian model, which alone is converted; `hf download "
+            "Helsinki-NLP/opus-mt-de-en --local-dir FOLDER` gets one."
+        )
     opened = MarianFolder.open(folder)
     if not opened.output.is_softmax:
         raise SconesError(f"{name} has a SCONES output layer already; there is nothing to convert.")

@@ -202,7 +202,7 @@ def divided(
             return list(_of_table(url, most))
         file = _opened(url)
         file.seek(0)
-        first = checked_first_line(Path(url), file.readline(MAX_LINE_BYTES), dos=True)
+        first = checked_first_line(Path(url), file.readline(MAX_LINE_BYTES))
         if not first:
             raise SconesError(f"{url} is empty; give a file with at least one line.")
         if format_of(url) == "jsonl":

@@ -44,7 +44,7 @@ class OnTestSet(ReferencesFlag, DeviceFlag):
         """The sources, and behind them the references, set by set."""
         from scones.text.reading import read_aligned
 
-        return read_aligned([self.source, *self.references], dos=self.dos)
+        return read_aligned([self.source, *self.references])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scones.cli.flags import DeviceFlag, DosFlag, JsonFlag, answer, progress, table
+from scones.cli.flags import DeviceFlag, JsonFlag, answer, progress, table
 from scones.errors import SconesError
 from scones.options import REQUIRED, argument, option
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calibrate(DeviceFlag, DosFlag, JsonFlag):
+class Calibrate(DeviceFlag, JsonFlag):
     """What `scones calibrate` takes."""
 
     model: Path = argument("A model folder, or a pocket model's name.", "MODEL")
@@ -138,7 +138,7 @@ def judged(translator: Translator, options: Calibrate, index: int) -> Judged:
     from scones.text.reading import read_aligned
 
     files = options.files(index)
-    sources, *others = read_aligned(files, dos=options.dos)
+    sources, *others = read_aligned(files)
     if options.ratings:
         found = translator.judge(list(zip(sources, others[0], strict=True)))
         scores = [_number(rating, files[-1], line) for line, rating in enumerate(others[1], 1)]

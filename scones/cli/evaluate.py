@@ -65,7 +65,7 @@ def evaluate(options: Evaluate) -> None:
     files = _system_files(options.hypotheses)
     source = [options.source] if options.source else []
     paths = list(dict.fromkeys([*files.values(), *options.references, *source]))
-    texts = dict(zip(paths, read_aligned(paths, dos=options.dos), strict=True))
+    texts = dict(zip(paths, read_aligned(paths), strict=True))
     systems = {name: texts[file] for name, file in files.items()}
     references = [texts[file] for file in options.references]
     sources = texts[options.source] if options.source else None

@@ -6,13 +6,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from scones.cli.flags import DosFlag, JsonFlag, OverwriteFlag, answer
+from scones.cli.flags import JsonFlag, OverwriteFlag, answer
 from scones.errors import SconesError
 from scones.options import REQUIRED, argument, option
 
 
 @dataclass(frozen=True, kw_only=True)
-class Export(DosFlag, OverwriteFlag, JsonFlag):
+class Export(OverwriteFlag, JsonFlag):
     """What `scones export` takes."""
 
     model: Path = argument("A model folder, or a pocket model's name.", "MODEL")
@@ -77,7 +77,7 @@ def _for_ctranslate2(options: Export) -> tuple[Any, str]:
     from scones.text.reading import read_texts
 
     quantization = options.quantization or "float32"
-    sentences = read_texts(options.check, dos=options.dos) if options.check else []
+    sentences = read_texts(options.check) if options.check else []
     done = export_model(
         options.model, options.folder, quantization, sentences, overwrite=options.overwrite
     )
@@ -108,7 +108,7 @@ def _as_folder(options: Export) -> tuple[Any, str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Convert(DosFlag, OverwriteFlag, JsonFlag):
+class Convert(OverwriteFlag, JsonFlag):
     """What `scones convert` takes."""
 
     model: Path = argument("A Marian folder, or a model's name on huggingface.co.", "MODEL")
@@ -134,7 +134,7 @@ def convert(options: Convert) -> None:
     from scones.bridges.marian import convert
     from scones.text.reading import read_texts
 
-    sentences = read_texts(options.text, dos=options.dos)
+    sentences = read_texts(options.text)
     done = convert(options.model, options.out, sentences, overwrite=options.overwrite)
     answer(
         options.as_json,

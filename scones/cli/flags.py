@@ -42,13 +42,6 @@ class JsonFlag:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DosFlag:
-    dos: bool = option(
-        False, "Accept Windows line ends and byte-order marks.", flags=("--dos",), shared=True
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
 class OverwriteFlag:
     overwrite: bool = option(
         False,
@@ -111,7 +104,7 @@ class TranslatingFlags(DeviceFlag, ExactLimits):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReferencesFlag(DosFlag, JsonFlag):
+class ReferencesFlag(JsonFlag):
     references: list[Path] = option(
         REQUIRED, "References; may be repeated.", flags=("--reference", "-r"), metavar="FILE"
     )

@@ -22,7 +22,6 @@ import typer
 
 from scones.cli.flags import (
     CommandGroup,
-    DosFlag,
     JsonFlag,
     OverwriteFlag,
     answer,
@@ -59,7 +58,7 @@ class Fitted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fit(NewModel, DosFlag):
+class Fit(NewModel):
     """What `scones ibm3 fit` takes."""
 
     model: Path = argument("The folder to make.", "MODEL")
@@ -154,7 +153,7 @@ def _corpus(options: Fit) -> StorePairs | FilePairs:
         return StorePairs(TokenStore.open(options.store), options.pairs)
     if source and target and not options.store:
         pieces = Subwords.load(subwords) if subwords else None
-        return FilePairs(source, target, pieces, options.pairs, options.dos)
+        return FilePairs(source, target, pieces, options.pairs)
     raise SconesError("Give either --store, or --source and --target (and --subwords).")
 
 
@@ -286,7 +285,7 @@ def _sentence(counts: dict[str, int]) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measure(Fitted, DosFlag, JsonFlag):
+class Measure(Fitted, JsonFlag):
     """What `scones ibm3 measure` takes."""
 
     output: Path = option(
@@ -360,7 +359,7 @@ def _sources(options: Measure, parameters: Parameters) -> Any:
 
     source, store = options.source, options.store
     if source is not None and store is None:
-        return read_texts(source, dos=options.dos)[: options.sentences]
+        return read_texts(source)[: options.sentences]
     if store is None or source is not None:
         raise SconesError("Give the sentences to measure by --source or by --store.")
     opened = TokenStore.open(store)

@@ -90,7 +90,8 @@ def prepare(options: Prepare) -> None:
     section = load_recipe(options.recipe, "prepare")["prepare"]
     if options.like is not None:
         section = {**section, **_like(options.like, options.config.values)}
-    config = options.config.over(section, f"{options.recipe or 'flags'}, section [prepare]")
+    origin = f"{options.recipe}, section [prepare]" if options.recipe else "The command line"
+    config = options.config.over(section, origin)
     with progress("pairs") as show:
         report = prepare_store(config, options.store, show)
     answer(

@@ -42,6 +42,9 @@ class Training(JsonFlag):
         """Put together what the recipe says and, over it, what the flags say."""
         from scones.training.options import Experiment
 
+        store, folder = self.store, self.folder
+        if (folder / "store.json").is_file() and not (store / "store.json").is_file():
+            raise SconesError(f"{folder} is a store, which comes first: {folder} {store}.")
         if self.label_smoothing is not None:
             output = {"label_smoothing": self.label_smoothing, **output}
         sections = load_recipe(self.recipe, "model", "output", "train")

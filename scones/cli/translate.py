@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from scones.cli.flags import DeviceFlag, DosFlag, JsonFlag, TranslatingFlags, VerifyFlag, finite
+from scones.cli.flags import DeviceFlag, JsonFlag, TranslatingFlags, VerifyFlag, finite
 from scones.errors import SconesError
 from scones.options import argument, option
 from scones.search.options import SearchFlags
@@ -117,7 +117,7 @@ def translate(options: Translate) -> None:
     from scones.processes import connected
     from scones.translator import load
 
-    _check_places(options)
+    _check_places("translate", options.model, options.files)
     with connected("What was not written yet is not translated; start again.") as processes:
         translator = load(
             options.model,
@@ -134,19 +134,17 @@ def translate(options: Translate) -> None:
                 _answer_all(translator, options, options.chunk * processes.count)
 
 
-def _check_places(options: Translate) -> None:
+def _check_places(command: str, model: Path, files: list[Path]) -> None:
     """Refuse a text in the place of the model, and texts that cannot be read, before the work."""
     from scones.model.folder import pocket_models
     from scones.text.reading import check_beginning
 
-    if options.model.is_file():
-        models = [one for one in options.files if one.is_dir() or str(one) in pocket_models()]
-        model = next(iter(models), "MODEL")
-        raise SconesError(
-            f"{options.model} is a file, and the model comes first: scones translate {model} "
-            f"{options.model}."
-        )
-    for file in options.files:
+    if model.is_file():
+        models = [str(one) for one in files if one.is_dir() or str(one) in pocket_models()]
+        texts = [str(one) for one in (model, *files) if str(one) not in models]
+        words = " ".join([command, *(models[:1] or ["MODEL"]), *texts])
+        raise SconesError(f"{model} is a file, and the model comes first: scones {words}.")
+    for file in files:
         check_beginning(file)
 
 
@@ -160,7 +158,9 @@ def _answer_all(translator: Translator, options: Translate, most: int) -> None:
             f"{translator.target_language}): type a line and press Enter; Ctrl-D ends.\n"
         )
     files, arriving = chunks_of_files(options.files, most), chunks_of_lines(sys.stdin.buffer, most)
-    for lines in files if options.files else arriving:
+    for number, lines in enumerate(files if options.files else arriving):
+        if number == 0:
+            _check_direction(translator, "\n".join(text for _, text in lines))
         try:
             _answer(translator, options, lines)
         except TooLongError as mistake:
@@ -168,6 +168,24 @@ def _answer_all(translator: Translator, options: Translate, most: int) -> None:
             if before:  # they are answered first
                 _answer(translator, options, before)
             raise
+
+
+def _check_direction(translator: Translator, text: str) -> None:
+    """Warn where a text is clearly in another language than the model reads."""
+    from scones.model.folder import pocket_models
+    from scones.text.languages import NAMES, other_language
+
+    source, target = translator.source_language, translator.target_language
+    if found := other_language(text, source):
+        back = f"pocket-{found}-{source}"
+        known = found == target and back in pocket_models()
+        logger.warning(
+            "The text looks like %s, but %s translates from %s%s.",
+            NAMES[found],
+            translator.name,
+            NAMES[source],
+            f"; {back} goes the other way" if known else "",
+        )
 
 
 def _answer(translator: Translator, options: Translate, lines: list[tuple[int, str]]) -> None:
@@ -283,7 +301,7 @@ def _facts(found: Translation) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Score(DeviceFlag, DosFlag, JsonFlag):
+class Score(DeviceFlag, JsonFlag):
     """What `scones score` takes."""
 
     model: Path = argument("A model folder, or a pocket model's name.", "MODEL")
@@ -314,9 +332,12 @@ def score(options: Score) -> None:
     from scones.text.reading import read_aligned
     from scones.translator import load
 
-    sources, targets = read_aligned([options.source, options.target], dos=options.dos)
+    files = [options.source, options.target]
+    _check_places("score", options.model, files)
+    sources, targets = read_aligned(files)
     pairs = list(zip(sources, targets, strict=True))
     translator = load(options.model, options.device)
+    _check_direction(translator, "\n".join(sources[:100]))
     if options.confidence:
         check_calibrated(translator, options.model)
     if not options.as_json and not options.confidence:

@@ -77,13 +77,11 @@ class FilePairs:
         target: Path,
         subwords: Subwords | None = None,
         limit: int | None = None,
-        dos: bool = False,
     ) -> None:
         """Read the files once, for their words and their number of lines."""
         self.subwords = subwords
         self._paths = (source, target)
         self._limit = limit
-        self._dos = dos
         self._lines = 0
         self._numbers: tuple[dict[str, int], dict[str, int]] = ({}, {})
         # The number of lines has to be known to take some of them evenly from all.
@@ -114,7 +112,7 @@ class FilePairs:
         return [[numbers[word] for word in text.split()] for text in texts]
 
     def _texts(self) -> Iterator[tuple[str, str]]:
-        for number, pair in enumerate(reading.pairs(*self._paths, dos=self._dos), start=1):
+        for number, pair in enumerate(reading.pairs(*self._paths), start=1):
             for path, line in zip(self._paths, pair, strict=True):
                 if fault := reading.bad_byte(line):
                     raise SconesError(

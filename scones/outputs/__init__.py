@@ -114,7 +114,7 @@ def output_layer(settings: Mapping[str, Any], origin: str = "output") -> OutputL
     if name not in _REGISTERED:
         importlib.import_module(_OURS[name])
     options = {key: value for key, value in settings.items() if key != "layer"}
-    return from_section(_REGISTERED[name], options, origin)
+    return from_section(_REGISTERED[name], options, f"{origin} of the layer {name}")
 
 
 @dataclass(frozen=True)

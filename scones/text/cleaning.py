@@ -141,9 +141,6 @@ class PrepareConfig:
     sample_megabytes: int = option(32, "Megabytes of text to learn subwords from", least=1)
     max_pieces: int = option(512, "Drop pairs with more pieces on a side", "Cleaning", least=1)
     workers: int | None = option(None, "Processes that clean [all cores]", "Options", least=1)
-    dos: bool = option(
-        False, "Accept Windows line ends and byte-order marks.", "Text", flags=("--dos",)
-    )
     overwrite: bool = option(
         False, "Replace the store if it exists.", "Options", flags=("--overwrite",)
     )

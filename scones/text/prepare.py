@@ -63,7 +63,7 @@ def prepare(
     corpora += [Corpus(path, None, several=True) for path in config.several]
     for corpus, times in zip(corpora, config.times, strict=False):
         corpus.times = times
-    _check_beginnings(corpora, config.dos)
+    _check_beginnings(corpora)
     KIND.check(folder, config.overwrite)
     options = json.loads(json.dumps(asdict(config), default=str))  # paths become strings
     report = PrepareReport(config.source_language, config.target_language, corpora, options)
@@ -132,7 +132,7 @@ class _Preparation:
         make_cleaner = partial(
             Cleaner, config.cleaning, config.source_language, config.target_language, held_out
         )
-        chunks = _chunks(corpora, config.dos, {*config.trusted})
+        chunks = _chunks(corpora, {*config.trusted})
         with closing(ordered_map(_clean_chunk, chunks, make_cleaner, self.workers)) as results:
             for cleaned in results:
                 corpus = corpora[cleaned.corpus]
@@ -223,19 +223,19 @@ class _CleanChunk(NamedTuple):
     report: CleaningReport
 
 
-def _check_beginnings(corpora: Iterable[Corpus], dos: bool) -> None:
+def _check_beginnings(corpora: Iterable[Corpus]) -> None:
     """Find out at once, not after hours, that the last of many files is missing or UTF-16."""
     for corpus in corpora:
         # What a pipe has given is gone, so a pipe is not looked into.
         if not any(path and path.is_fifo() for path in (corpus.source, corpus.target)):
-            next(pairs(corpus.source, corpus.target, dos=dos, several=corpus.several))
+            next(pairs(corpus.source, corpus.target, several=corpus.several))
 
 
-def _chunks(corpora: Iterable[Corpus], dos: bool, trusted: set[Path]) -> Iterator[_Chunk]:
+def _chunks(corpora: Iterable[Corpus], trusted: set[Path]) -> Iterator[_Chunk]:
     for number, corpus in enumerate(corpora):
         chunk, size, first = [], 0, 1
         is_trusted = corpus.source in trusted
-        for pair in pairs(corpus.source, corpus.target, dos=dos, several=corpus.several):
+        for pair in pairs(corpus.source, corpus.target, several=corpus.several):
             chunk.append(pair)
             size += len(pair[0]) + len(pair[1])
             if len(chunk) >= CHUNK_PAIRS or size >= CHUNK_BYTES:
@@ -267,14 +267,14 @@ def _learn_subwords(sample: Path, pieces: int) -> bytes:
 def _read_dev(config: PrepareConfig) -> tuple[list[str], list[str]] | None:
     if config.dev_source is None or config.dev_target is None:
         return None
-    sources, targets = read_aligned([config.dev_source, config.dev_target], dos=config.dos)
+    sources, targets = read_aligned([config.dev_source, config.dev_target])
     return sources, targets
 
 
 def _held_out(config: PrepareConfig, dev: tuple[list[str], list[str]] | None) -> frozenset[bytes]:
     texts = [*dev[0], *dev[1]] if dev else []
     for path in config.held_out:
-        texts += read_texts(path, dos=config.dos)
+        texts += read_texts(path)
     return frozenset(text_digest(text) for text in texts)
 
 

@@ -1,9 +1,9 @@
 """Reading text: two line-aligned files or one TSV, plain or compressed, in bounded memory.
 
-A line ends at `\\n` and nowhere else, because real corpora hold other Unicode separators inside
-a sentence. What is wrong with a whole file (missing, empty, UTF-16, Windows line ends, unequal
-numbers of lines, a cut-off download) is a `SconesError`. What is wrong with one line of a large
-corpus is no error here: the line is handed on as it is, and the cleaner counts it.
+A line ends at `\\n` or, as Windows writes it, `\\r\\n`, and nowhere else, because real corpora hold
+other Unicode separators inside a sentence. What is wrong with a whole file (missing, empty, UTF-16,
+unequal numbers of lines, a cut-off download) is a `SconesError`. What is wrong with one line of a
+large corpus is no error here: the line is handed on as it is, and the cleaner counts it.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ DAMAGED: Final = (
 _MAGIC = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ\x00", ".zst": b"\x28\xb5\x2f\xfd"}
 
 
-def lines(path: Path, *, dos: bool = False) -> Iterator[bytes]:
-    """Yield the lines of a file without their `\\n`; `.gz`, `.xz` and `.zst` are unpacked.
+def lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file without their ends; `.gz`, `.xz` and `.zst` are unpacked.
 
-    `dos` allows and removes what Windows adds: a byte-order mark and a `\\r` before each `\\n`.
-    A line of more than `MAX_LINE_BYTES` comes cut to `MAX_LINE_BYTES + 1` bytes. The file is
-    opened when the first line is asked for, and that is when its defects are raised.
+    What Windows adds is no text: a byte-order mark, and the `\\r` of a line's end. A line of more
+    than `MAX_LINE_BYTES` comes cut to `MAX_LINE_BYTES + 1` bytes. The file is opened when the first
+    line is asked for, and that is when its defects are raised.
     """
     path = Path(path)
     try:
@@ -66,9 +66,9 @@ def lines(path: Path, *, dos: bool = False) -> Iterator[bytes]:
                 elif len(line) > MAX_LINE_BYTES:
                     skip_rest_of_line(file)
                 if first:
-                    line = checked_first_line(path, line, dos)
+                    line = checked_first_line(path, line)
                     first = False
-                yield line.removesuffix(b"\r") if dos else line
+                yield line.removesuffix(b"\r")
             if first:
                 raise SconesError(f"{path} is empty; give a file with at least one line.")
     except DAMAGED as problem:
@@ -80,7 +80,7 @@ def lines(path: Path, *, dos: bool = False) -> Iterator[bytes]:
 
 
 def pairs(
-    source: Path, target: Path | None = None, *, dos: bool = False, several: bool = False
+    source: Path, target: Path | None = None, *, several: bool = False
 ) -> Iterator[tuple[bytes, bytes]]:
     """Yield (source, target) lines of two aligned files, or of one TSV where `target` is None.
 
@@ -88,9 +88,9 @@ def pairs(
     `NOT_TWO_COLUMNS` for its target. With `several`, each column behind the first makes a pair.
     """
     if target is None:
-        yield from _columns(source, dos, several)
+        yield from _columns(source, several)
         return
-    left, right = lines(source, dos=dos), lines(target, dos=dos)
+    left, right = lines(source), lines(target)
     # Not zip(strict=True): the refusal names both numbers of lines, so the longer file is counted.
     for number, (source_line, target_line) in enumerate(zip_longest(left, right)):
         if source_line is None or target_line is None:
@@ -103,13 +103,13 @@ def pairs(
         yield source_line, target_line
 
 
-def read_texts(path: Path, *, dos: bool = False) -> list[str]:
+def read_texts(path: Path) -> list[str]:
     """Read a small file (a development or test set) whole; any broken line is an error."""
-    return list(_texts(path, dos))
+    return list(_texts(path))
 
 
-def _texts(path: Path, dos: bool) -> Iterator[str]:
-    for number, line in enumerate(lines(path, dos=dos), start=1):
+def _texts(path: Path) -> Iterator[str]:
+    for number, line in enumerate(lines(path), start=1):
         if len(line) > MAX_LINE_BYTES:
             raise SconesError(
                 f"{path}, line {number} is longer than {MAX_LINE_BYTES:,} bytes; "
@@ -123,9 +123,9 @@ def _texts(path: Path, dos: bool) -> Iterator[str]:
         yield line.decode()
 
 
-def read_aligned(paths: Sequence[Path], *, dos: bool = False) -> list[list[str]]:
+def read_aligned(paths: Sequence[Path]) -> list[list[str]]:
     """Read small files that must have equally many lines."""
-    texts = [read_texts(path, dos=dos) for path in paths]
+    texts = [read_texts(path) for path in paths]
     for path, lines_there in zip(paths, texts, strict=True):
         if len(lines_there) != len(texts[0]):
             raise SconesError(
@@ -146,8 +146,8 @@ def bad_byte(line: bytes) -> str | None:
     return f"byte {position + 1} is 0x{line[position]:02X}" if position >= 0 else None
 
 
-def _columns(path: Path, dos: bool, several: bool) -> Iterator[tuple[bytes, bytes]]:
-    for number, line in enumerate(lines(path, dos=dos)):
+def _columns(path: Path, several: bool) -> Iterator[tuple[bytes, bytes]]:
+    for number, line in enumerate(lines(path)):
         source, *targets = line.split(b"\t")
         if len(targets) == 1 or (several and targets):
             yield from ((source, target) for target in targets)
@@ -166,24 +166,18 @@ def skip_rest_of_line(file: IO[bytes]) -> None:
         pass
 
 
-def checked_first_line(path: Path, line: bytes, dos: bool) -> bytes:
+def checked_first_line(path: Path, line: bytes) -> bytes:
     """Refuse a file whose first line shows another encoding; returns the line to hand on."""
     # Only the first line: what is wrong with a whole file shows there, and the others cost time.
     for ending, magic in _MAGIC.items():
         if line.startswith(magic):
-            raise SconesError(f"{path} is compressed; rename it so that it ends in {ending}.")
+            raise SconesError(f"{path} is compressed; unpack it, or let its name end in {ending}.")
     if line.startswith(_UTF_16_MARKS) or b"\0" in line:
         raise SconesError(
             f"{path}, line 1 looks like UTF-16 (it holds NUL bytes or a UTF-16 mark); convert the "
             "file with iconv -f utf-16 -t utf-8."
         )
-    if dos:
-        return line.removeprefix(BYTE_ORDER_MARK)
-    if line.startswith(BYTE_ORDER_MARK):
-        raise SconesError(f"{path} starts with a byte-order mark; pass --dos to remove it.")
-    if line.endswith(b"\r"):
-        raise SconesError(f"{path} has Windows line ends (CR LF); pass --dos to remove the CR.")
-    return line
+    return line.removeprefix(BYTE_ORDER_MARK)
 
 
 def _open(path: Path) -> IO[bytes]:
@@ -224,12 +218,12 @@ _SILENCE: Final = 0.01  # seconds; a program that writes a file into a pipe neve
 def check_beginning(path: Path) -> None:
     """Refuse a file that cannot be read; what a pipe has given is gone, so it is left alone."""
     if not path.is_fifo():
-        next(lines(path, dos=True))
+        next(lines(path))
 
 
 def chunks_of_files(paths: Iterable[Path], most: int) -> Iterator[list[tuple[int, str]]]:
     """Give lists of (line number, text) of files, one behind the other, `most` lines each."""
-    texts = chain.from_iterable(_texts(path, dos=True) for path in paths)
+    texts = chain.from_iterable(_texts(path) for path in paths)
     numbered = enumerate(texts, start=1)
     while chunk := list(islice(numbered, most)):
         yield chunk
@@ -281,12 +275,10 @@ def _arriving(descriptor: int) -> Iterator[bytes | None]:
 def _text_of(line: bytes, number: int) -> str:
     line = line.removesuffix(b"\r")
     if number == 1:
-        line = line.removeprefix(BYTE_ORDER_MARK)
-    if b"\0" in line:
-        raise SconesError(f"Line {number} of the input holds a NUL byte; remove it first.")
+        line = checked_first_line(Path("The input"), line)
     if fault := bad_byte(line):
         raise SconesError(
             f"Line {number} of the input is not UTF-8 text ({fault}); convert it first, for "
-            "example with iconv."
+            "example with iconv -f latin1 -t utf-8, or mend the line."
         )
     return line.decode()

@@ -328,6 +328,10 @@ class _SentenceWriter:
 
 
 def _read_facts(folder: Path) -> dict[str, Any]:
+    if folder.is_file():
+        raise SconesError(
+            f"{folder} is a file; give a store, which `scones prepare` makes of text."
+        )
     if not folder.is_dir():
         raise SconesError(f"{folder} is not a folder; make a store with `scones prepare {folder}`.")
     if not (folder / "store.json").exists():

@@ -131,7 +131,7 @@ class References:
         if tokens.groups is None:
             raise SconesError(
                 f"{store.path} does not say which pairs have the same source; prepare it again "
-                "with --group-sources, or leave out references."
+                "with --group-sources."
             )
         self._targets = tokens.targets
         self._groups = tokens.groups

@@ -253,6 +253,7 @@ class _Run:
         self.state = self._resume()
         self.logged = self.state.seconds
         """When the last log line was written; the same on all ranks, as the clock is."""
+        self.warned = False
         # After resuming: DistributedDataParallel sends rank 0's weights to all when it is made.
         self.steps = _make_steps(LossModule(model, self.output, self.precision), processes, options)
         self.throughput = Throughput(self.store.split("train"), model, peak, self.state.tokens)
@@ -276,6 +277,8 @@ class _Run:
         """Train until the budget is spent, nothing gets better, or the user stops it."""
         options, state, steps = self.options, self.state, self.steps
         self.model.train()
+        if options.max_steps:
+            self._check_warmup(options.max_steps)
         begin = time.monotonic() - state.seconds
         batches = steps.batches(self.tokens, state.position)
         with closing(batches), interruptible() as interrupted:
@@ -353,6 +356,18 @@ class _Run:
         spent = self._spent()
         left = self.state.seconds * (1 - spent) / spent if spent > 0 else None
         self.logger.progress(self.state.step, values, spent, left)
+        if spent > 0:
+            self._check_warmup(self.state.step / spent)
+
+    def _check_warmup(self, end: float) -> None:
+        """Warn once if training will end, at its pace, before the learning rate is highest."""
+        warmup = self.options.warmup_steps
+        if end <= warmup and not self.warned:
+            self.warned = True
+            self.logger.info(
+                f"Training ends near step {end:,.0f}, within the warm-up of {warmup:,} steps: the "
+                "learning rate stays low; give a longer budget, or fewer --warmup-steps."
+            )
 
     def _spent(self) -> float:
         """The share of the budget that is used up."""
@@ -402,6 +417,7 @@ class _Run:
         self._note(self.steps.finish())
         if self.processes.broadcast(lambda: self._ended_at(self.state.step)):
             return
+        self._check_warmup(self.state.step)
         if self.state.step % self.options.validate_every:  # or the loop has just done it
             self._validate()
         self._checkpoint()

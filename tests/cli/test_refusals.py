@@ -27,6 +27,7 @@ SHORTLIST = "shortlist {store} "
 COMMANDS = [
     (PREPARE + "--source missing.de", "2 source and 1 target files"),
     (PREPARE + "--identify-language -t klingon", "'klingon' is not a language"),
+    ("prepare {here}/new --source a --target b", "The command line: --source-language is missing"),
     (PREPARE + "--pieces 9 --like {model}", "subwords from {model}; leave out --pieces"),
     ("prepare {here}/new --reversed {store} --like {model}", "leave out --like"),
     (PREPARE.replace("{here}/store", "{here}"), "exists already; .*--overwrite"),
@@ -50,6 +51,10 @@ COMMANDS = [
     ("translate {model} {here}/train.de {here}/none", "none does not exist"),
     ("translate {model} --shortlist {here}/train.de", "damaged or is no shortlist"),
     ("score {model} {here}/train.de {here}/short.en", r"de has 150 lines but \S+short.en has 1"),
+    (
+        "score {here}/train.de {here}/train.en {model}",
+        "first: scones score {model} {here}/train.de ",
+    ),
     ("score {model} {here}/long.de {here}/short.en", "Source 1 has 1.,... pieces"),
     ("score {model} {here}/short.en {here}/latin.en", r"line 1 is not UTF-8 text .byte 2 is 0xE9"),
     #
@@ -62,7 +67,9 @@ COMMANDS = [
     ("mine {store} {model} {here}/mined", "prepare it again with --group-sources"),
     (TRAIN + "--output-layer entmax", "output layer 'entmax' is not known"),
     (TRAIN + "--output alpha", "--output alpha is not KEY=VALUE"),
-    (TRAIN + "--output-layer softmax --alpha 0.5", "'alpha' is not known"),
+    (TRAIN + "--output-layer softmax --alpha 0.5", "of the layer softmax: 'alpha' is not known"),
+    ("train {here}/run {store} --max-steps 2", "is a store, which comes first: .*/store .*/run"),
+    ("train {here}/train.de {here}/run --max-steps 2", "train.de is a file; give a store"),
     (TRAIN + "--max-steps 0 --seed -1", "--max-steps must be .*; --seed must be at least 0"),
     (TRAIN + "--device cuda:99", "device 'cuda:99' is not there"),
     (TRAIN.replace("{here}/run", "{here}"), "is not a training run"),

@@ -60,6 +60,42 @@ def test_files_are_read_one_behind_the_other(tiny_model, tmp_path, scones, sente
     assert "Sentence 2 has" in done.err
 
 
+def test_text_in_the_other_language_is_translated_with_one_warning(tiny_model, scones, caplog):
+    texts = lines_of(["The tea is here.", "Would you like it with or without milk?"] * 20)
+    done = scones("translate", tiny_model, "--chunk", 4, stdin=texts)
+    assert (done.code, done.out.count("\n")) == (0, 40)
+    assert [record.getMessage() for record in caplog.records] == [
+        "The text looks like English, but scones translates from German; pocket-en-de goes the "
+        "other way."
+    ]
+    caplog.clear()
+    scones("translate", tiny_model, stdin="Den Tee mit oder ohne Milch?\n" + texts)
+    assert not caplog.records  # a German letter that quotes an English one
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("Tee\nSahne\n".encode("utf-16"), "The input, line 1 looks like UTF-16.*iconv -f utf-16"),
+        (lzma.compress(b"Tee\n"), r"The input is compressed; unpack it"),
+        ("Öl\n".encode("latin-1"), "Line 1 of the input is not UTF-8 text.*iconv -f latin1"),
+    ],
+)
+def test_what_is_no_text_is_refused_as_in_a_file(tiny_model, refused, content, said):
+    refused("translate", tiny_model, stdin=content, said=said)
+
+
+def test_scores_of_texts_in_each_others_place_come_with_a_warning(
+    tiny_model, tmp_path, scones, caplog
+):
+    (tmp_path / "de").write_text("Der Tee ist mit Milch und ohne Zucker.\n")
+    (tmp_path / "en").write_text("The tea is with milk and without sugar.\n")
+    assert scones("score", tiny_model, tmp_path / "de", tmp_path / "en").code == 0
+    assert not caplog.records
+    assert scones("score", tiny_model, tmp_path / "en", tmp_path / "de").code == 0
+    assert "looks like English" in caplog.text
+
+
 def test_a_paragraph_is_translated_in_sentences(tiny_model, scones, translator, sentences):
     pytest.importorskip("sentencex")
     paragraph = "  ".join(sentences[:3])

@@ -66,6 +66,23 @@ def test_the_loop_is_imported_without_what_only_a_gpu_runs():
     assert [name for name in modules if name.startswith(rooms)] == []
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"max_steps": 5}, ["step 5, within the warm-up of 5 steps"]),
+        ({"max_steps": 6}, []),
+        ({"max_steps": None, "max_minutes": 0.002, "warmup_steps": 10**6}, ["up of 1,000,000"]),
+    ],
+)
+def test_a_budget_that_ends_in_the_warm_up_is_told_of_once(
+    options, said, run_training, tmp_path, capsys
+):
+    run_training(tmp_path / "run", options, quiet=False)
+    told = " ".join(capsys.readouterr().err.split()).split("Training ends near ")[1:]
+    assert len(told) == len(said)
+    assert all(words in line for words, line in zip(said, told, strict=True))
+
+
 @pytest.mark.parametrize("average", ["tokens", "sentences"])
 def test_accumulated_small_batches_train_like_large_ones(
     average, run_training, tiny_store, tmp_path
