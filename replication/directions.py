@@ -42,8 +42,8 @@ from scones.translator import load
 
 _STAGES = ("train", "translate", "search", "speed")
 SEARCHES: dict[str, Json] = {
-    "greedy": {"search": "greedy", "scores": False},
-    "beam4": {"search": "beam", "beam_size": 4, "length_penalty": 0.0},
+    "greedy": {"search": "greedy", "scores": False, "end_circles": False},
+    "beam4": {"search": "beam", "beam_size": 4, "length_penalty": 0.0, "end_circles": False},
 }
 METRICS = ("bleu", "chrf")
 """Those that take no time; TER takes half a minute a set, and needs no model (see `rescore`)."""

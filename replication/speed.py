@@ -105,7 +105,9 @@ def _timed(
     begin = time.perf_counter()
     for first in range(0, len(order), batch):
         part = order[first : first + batch]
-        found = translator.translate([sources[index] for index in part], **options)
+        found = translator.translate(
+            [sources[index] for index in part], **options, end_circles=False
+        )
         for index, (best, *_) in zip(part, found, strict=True):
             texts[index] = best.text
     return texts, time.perf_counter() - begin

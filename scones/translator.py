@@ -28,6 +28,7 @@ from scones.search.searcher import (
     SearchOptions,
     Sources,
     batches_by_length,
+    circles_begin,
     length_limit,
 )
 from scones.search.translations import NOTHING, ExactTranslations, Translation, joined
@@ -215,6 +216,7 @@ class Translator:
         confidence: bool = False,
         split: bool = False,
         prefix: Given | Sequence[Given] | None = None,
+        end_circles: bool = True,
     ) -> list[list[Translation]]:
         """Translate sentences: a list for each, of up to `n_best` translations, the best first.
 
@@ -231,7 +233,9 @@ class Translator:
         `max_tokens` bounds the padded tokens of a batch; by default it suits the device. A
         sentence longer than the model's limit
         is an error, is cut (`too_long="cut"`) or gets an empty translation ("skip"), the latter
-        two with a warning, which a translation gets too that was cut at its own limit;
+        two with a warning, which a translation gets too that was cut at its own limit, or that ran
+        in circles up to there: by greedy or beam search it ends where they begin, unless
+        `end_circles` is false;
         `first_number` is what such messages call the first sentence. An empty sentence gets an
         empty translation.
 
@@ -284,6 +288,7 @@ class Translator:
             max_tokens=max_tokens,
             scores=scores,
             ambiguities=scores and confidence,
+            end_circles=end_circles,
         )
         numbers = range(first_number, first_number + len(sentences))
         if split:
@@ -317,7 +322,11 @@ class Translator:
         ids = self._encode(sentences, too_long, numbers)
         real = [index for index, tokens in enumerate(ids) if tokens]
         sources = [ids[index] for index in real]
-        found = self._found(sources, options, self._prefixes(prefix, sentences, ids, real))
+        prefixes = self._prefixes(prefix, sentences, ids, real)
+        found = self._found(sources, options, prefixes)
+        if options.end_circles:
+            called = [numbers[index] for index in real]
+            self._end_circles(sources, found, prefixes, called, options)
         # Empty sentences never reach a model: what it would make of them is not defined.
         results = [[NOTHING] for _ in sentences]
         texts = iter(self.subwords.decode([one.tokens for several in found for one in several]))
@@ -398,6 +407,37 @@ class Translator:
         if not prefixes:
             return self._searcher.search(sources, options)
         return self._step_by_step.search(sources, options, prefixes)
+
+    def _end_circles(
+        self,
+        sources: Sources,
+        found: Sequence[list[Hypothesis]],
+        prefixes: Prefixes,
+        numbers: Sequence[int],
+        options: SearchOptions,
+    ) -> None:
+        """Put what is left of those that were cut in circles, ended and scored, in their place."""
+        fixed = [len(one.path) if one else 1 for one in prefixes] or [1] * len(found)
+        ended = [
+            (index, place, one.tokens[:end])
+            for index, several in enumerate(found)
+            for place, one in enumerate(several)
+            if not one.finished
+            and (end := circles_begin(self.subwords.pieces(one.tokens), fixed[index]))
+        ]
+        rows: list[list[float]] = [[] for _ in ended]
+        told = options.scores or options.search == "beam"
+        # PyTorch is not started for nothing, and an export knows no scores of given texts.
+        if ended and told and self._weights is not None:
+            from scones.search.engine import token_scores
+
+            theirs, texts = [sources[index] for index, *_ in ended], [ids for *_, ids in ended]
+            rows = self._read(theirs, texts, partial(token_scores, self.output))
+        for (index, place, tokens), terms in zip(ended, rows, strict=True):
+            total = math.fsum(terms) if terms else None
+            found[index][place] = Hypothesis(tokens, total, tuple(terms) or None, True)
+            fact = "its translation ran in circles and was ended where they begin"
+            logger.warning("Sentence %s: %s.", numbers[index], fact)
 
     @cached_property
     def _step_by_step(self) -> BatchSearcher:

@@ -15,6 +15,7 @@ from scones import SconesError, Translation
 from scones.files import read_json, write_json
 from scones.model.folder import ModelFolder
 from scones.search.frontier import ExactOptions
+from scones.search.searcher import Hypothesis
 from scones.search.translations import ExactTranslations
 from scones.text import END
 
@@ -107,13 +108,95 @@ def test_a_translation_that_was_cut_has_no_probability(tiny_model, tmp_path, cap
     translator = scones.load(tmp_path / "endless", "cpu")
     for options in [*SEARCHES, {"search": "exact", "max_seconds": 1e-9}]:
         caplog.clear()
-        found = translator.translate(["Tee", "Sahne"], first_number=7, **options)
+        found = translator.translate(["Tee", "Sahne"], first_number=7, end_circles=False, **options)
         for number, (cut,) in enumerate(found, start=7):
             assert (cut.finished, cut.log_prob, cut.probability) == (False, None, None)
             limit = len(cut.tokens)
             assert len(cut.token_log_probs) == limit
             said = f"Sentence {number}: its translation was cut at the limit of {limit} pieces."
             assert caplog.messages.count(said) == 1
+
+
+CIRCLES = "Sentence 7: its translation ran in circles and was ended where they begin."
+
+
+@pytest.fixture(scope="module", params=["scones", "softmax"])
+def circling(request, tiny_models, tmp_path_factory):
+    """A model that says one word for ever, and the word."""
+    folder = ModelFolder.load(tiny_models / request.param)
+    subwords = folder.vocabulary
+    words = [piece[1:] for piece in subwords.pieces() if piece.startswith("▁")]
+    word = next(word for word in words if len(word) > 3 and len(subwords.encode([word])[0]) == 1)
+    with torch.no_grad():
+        folder.model.output_bias[subwords.encode([word])[0][0]] = 30.0
+        folder.model.output_bias[END] = -20.0  # no beam ends it either
+    folder.save(place := tmp_path_factory.mktemp("circling") / "model")
+    return scones.load(place, "cpu"), word
+
+
+@pytest.mark.parametrize("options", SEARCHES, ids=["greedy", "beam"])
+def test_what_runs_in_circles_ends_where_they_begin(circling, caplog, options):
+    translator, word = circling
+    ((one,),) = translator.translate(["Tee mit Sahne"], first_number=7, **options)
+    assert caplog.messages == [CIRCLES]
+    assert (one.text, one.tokens, one.finished) == (word, (f"▁{word}",), True)
+    ((first, last),) = translator.score_tokens([("Tee mit Sahne", word)])
+    assert one.token_log_probs == pytest.approx((first, last), abs=1e-5)
+    assert one.log_prob == pytest.approx(first + last, abs=1e-5)
+    plain = translator.translate(["Tee mit Sahne"], scores=False, **options)
+    assert plain == [[one if options else replace(one, log_prob=None, token_log_probs=None)]]
+    ((sure,),) = translator.translate(["Tee mit Sahne"], confidence=True, **options)
+    assert sure == replace(one, ambiguity=sure.ambiguity, doubt=sure.doubt)
+    assert sure.doubt is not None
+    ((as_found,),) = translator.translate(["Tee mit Sahne"], end_circles=False, **options)
+    assert as_found.text.startswith(f"{word} {word} {word} ")
+    assert (as_found.finished, as_found.log_prob) == (False, None)
+    ((begun,),) = translator.translate(["Tee"], prefix=f"{word} {word} {word}", **options)
+    assert (begun.text, begun.finished) == (f"{word} {word} {word}", True)
+
+
+def test_without_scores_the_end_of_circles_costs_nothing(circling, monkeypatch):
+    translator, word = circling
+    monkeypatch.setattr(translator, "_read", None)
+    found = translator.translate(["Tee", "Sahne. Tee."], scores=False, split=True)
+    assert [one.text for (one,) in found] == [word, f"{word} {word}"]
+    assert {(one.log_prob, one.finished) for (one,) in found} == {(None, True)}
+
+
+def test_circles_end_in_the_places_where_they_are(tiny_model, sentences, caplog):
+    """A stub gives what was cut in circles, what was cut elsewhere, what ended, several of one."""
+    translator = scones.load(tiny_model, "cpu")
+    words = translator.subwords.encode(sentences)
+    cut, far, ended = (
+        Hypothesis(tuple(ids), -1.0, (-1.0,), finished)
+        for ids, finished in ((words[0] * 9, False), (words[1], False), (words[2], True))
+    )
+    wide = [cut, ended, replace(cut, tokens=cut.tokens[:-2])]
+
+    class Stub:
+        def search(self, sources, options):
+            return [[far], [ended], [cut], list(wide)][: len(sources)]
+
+    translator._searcher = Stub()
+    found = translator.translate(sentences[:4], first_number=5)
+    # A circle may be cut open anywhere within the words: the first of them may come first again.
+    once = "".join(found[2][0].tokens).replace("▁", " ").strip()
+    assert [[one.text for one in several] for several in found] == [
+        [sentences[1]],
+        [sentences[2]],
+        [once],
+        [once, sentences[2]],
+    ]
+    assert once == sentences[0]
+    assert [one.finished for several in found for one in several] == [False, True, True, True, True]
+    assert found[0][0].log_prob is None
+    assert found[2][0].log_prob == pytest.approx(
+        translator.score([(sentences[2], once)])[0], abs=1e-5
+    )
+    assert [said for said in caplog.messages if "cut" in said] == [
+        f"Sentence 5: its translation was cut at the limit of {len(words[1])} pieces."
+    ]
+    assert CIRCLES in caplog.messages
 
 
 def test_segmentations_of_one_text_are_one_translation(monkeypatch):

@@ -149,6 +149,7 @@ class _System:
             "beam",
             beam_size=size,
             length_penalty=0.0,  # it is the model's own ranking that is analysed
+            end_circles=False,  # and its own circles
             too_long=self.plan.too_long,
         )
         seconds = time.perf_counter() - begin

@@ -25,8 +25,8 @@ from scones.files import Provenance, read_json
 from scones.translator import Translator, load
 
 SEARCHES: dict[str, dict[str, Any]] = {
-    "greedy": {"search": "greedy", "scores": False},
-    "beam 4": {"search": "beam", "beam_size": 4, "length_penalty": 0.0},
+    "greedy": {"search": "greedy", "scores": False, "end_circles": False},
+    "beam 4": {"search": "beam", "beam_size": 4, "length_penalty": 0.0, "end_circles": False},
 }
 
 

@@ -5,6 +5,7 @@ There is no PyTorch here: a model that CTranslate2 runs is searched without it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal, Protocol
@@ -28,6 +29,8 @@ class SearchOptions(SearchFlags):
     """Whether an engine that can tell them cheaply is to tell them too."""
     max_memory: int | None = None
     """Bytes that a GPU may take for it; None: what suits the device. A CPU never takes much."""
+    end_circles: bool = True
+    """Whether the translator, not the engine, is to end what was cut while it ran in circles."""
 
     def problems(self) -> list[str]:
         if self.search == "greedy" and self.n_best != 1:
@@ -98,6 +101,30 @@ def length_limit(source_length: int, longest: int) -> int:
     """The longest translation, in tokens, that a source of this length may get."""
     # Of the source alone, so that a sentence is cut at the same token whatever stands beside it.
     return min(longest, 2 * source_length + 20)
+
+
+_INSIDE = re.compile(r"\w|<0x")
+"""How a piece begins that goes on with the word, or with the bytes of the character, before it."""
+
+
+def circles_begin(pieces: Sequence[str], first: int = 1) -> int | None:
+    """Where a translation that was cut ends if its circles are gone through once; None without any.
+
+    Circles are pieces that come three times or more in a row, eight pieces at least: "..." is none.
+    They drift (a word changes, a comma is lost), so that anything may follow them, if half of it
+    or more is repeated. The first `first` pieces stay in any case.
+    """
+    for end in range(first, len(pieces)):
+        for period in range(1, min(end, (len(pieces) - end) // 2) + 1):
+            stop = end + period * (max(3, -(-8 // period)) - 1)
+            circling = stop <= len(pieces) and all(
+                pieces[at] == pieces[at - period] for at in range(end, stop)
+            )
+            if circling and 2 * len(set(pieces[end:])) <= len(pieces) - end:
+                # Wherever the circle is cut open it is the same: rather not within a word.
+                places = range(end, end + period)
+                return next((at for at in places if not _INSIDE.match(pieces[at])), end)
+    return None
 
 
 Cost = Callable[[int, int], int]

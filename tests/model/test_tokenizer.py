@@ -213,7 +213,8 @@ def test_the_cards_program_translates_as_we_do_without_scones(tiny_model, tea_pa
     program = "import sys\nsys.modules['scones'] = None\n" + program
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    ours = [found[0] for found in scones.load(tiny_model, device="cpu").translate(texts)]
+    translator = scones.load(tiny_model, device="cpu")
+    ours = [found[0] for found in translator.translate(texts, end_circles=False)]
     assert len({translation.text for translation in ours if translation.finished}) > 5
     for theirs, translation in zip(ast.literal_eval(done.stdout), ours, strict=True):
         assert theirs == translation.text or not translation.finished
