@@ -40,8 +40,8 @@ def test_the_same_results_as_on_a_cpu(tiny_models, tea_pairs, layer, width):
 def test_beams_of_a_thousand(tiny_models, tea_pairs):
     sentences = [source for source, _ in tea_pairs[:4]]
     translator = scones.load(tiny_models / "scones", device="cuda")
-    wide = translator.translate(sentences, search="beam", beam_size=1000)
-    narrow = translator.translate(sentences, search="beam", beam_size=4)
+    wide = translator.translate(sentences, search="beam", beam_size=1000, length_penalty=0.0)
+    narrow = translator.translate(sentences, search="beam", beam_size=4, length_penalty=0.0)
     for (one, *_), (other, *_) in zip(wide, narrow, strict=True):
         assert not other.finished or (one.log_prob or 0.0) >= (other.log_prob or 0.0) - 1e-3
 
