@@ -47,11 +47,11 @@ class Calibrate(DeviceFlag, JsonFlag):
         "What is acceptable: so much sentence chrF at least, against the best reference; or so "
         "high a rating.",
     )
-    wanted: float = option(
-        0.75,
-        "Share that is to be acceptable of what --search all lists by default.",
+    threshold: float = option(
+        0.3,
+        "Least probability of what --search all lists by default; references cannot tell it.",
         above=0,
-        below=1,
+        most=1,
     )
     check: bool = option(
         False, "Compare what the model says already; change nothing.", flags=("--check",)
@@ -120,7 +120,7 @@ def calibrate(options: Calibrate) -> None:
     if not options.check:
         together = [one for several in sets.values() for one in several]
         known, yes = zip(*together, strict=True)
-        fitted = fitting.fit(known, yes, options.meaning, options.wanted)
+        fitted = fitting.fit(known, yes, options.meaning, options.threshold)
         keep_confidence(config, fitted.to_json())
     assert fitted is not None
     facts = {"calibration": fitted.to_json(), "sets": compared(fitted, sets)}
@@ -199,5 +199,4 @@ def _shown(facts: dict[str, Any]) -> Iterator[str | Table]:
     yield table(columns, [["confidence", *said[0]], ["acceptable", *said[1]]])
     calibration = facts["calibration"]
     yield f"acceptable: {calibration['acceptable']}"
-    if calibration["threshold"] is not None:
-        yield f"default threshold of --search all: {calibration['threshold']:.3f}"
+    yield f"default threshold of --search all: {calibration['threshold']}"

@@ -34,8 +34,8 @@ SIGNS = {
 BINS = 15
 _STEPS = 40
 """Bins of the steps behind the regression: a fit of few sentences has fewer."""
-_LEAST, _FEW = 200, 50
-"""Translations that a fit takes at least, and a share."""
+_LEAST = 200
+"""Translations that a fit takes at least."""
 _RIDGE = 1e-3
 
 
@@ -72,7 +72,7 @@ class Calibration:
     base_rate: float
     """The share that was acceptable where it was fitted."""
     threshold: float | None = None
-    """Of all that was at least so probable, the wanted share was acceptable; None: nowhere."""
+    """The least probability of what is listed where no other is asked for (`search="all"`)."""
 
     @classmethod
     def from_json(cls, section: Any, origin: str) -> Calibration:
@@ -99,9 +99,9 @@ def fit(
     features_NF: Sequence[Sequence[float]],
     acceptable_N: Sequence[bool],
     meaning: str,
-    wanted: float = 0.75,
+    threshold: float | None = None,
 ) -> Calibration:
-    """Fit the map; of what is at least as probable as its threshold, `wanted` is acceptable."""
+    """Fit the map."""
     known_NF, yes_N = np.asarray(features_NF, float), np.asarray(acceptable_N, float)
     if len(yes_N) < _LEAST or yes_N.min() == yes_N.max():
         raise SconesError(
@@ -111,18 +111,9 @@ def fit(
     weights_F = _regression(known_NF, yes_N)
     said_N = _sigmoid(_with_constant(known_NF) @ weights_F)
     said, true = _steps(said_N, yes_N)
-    least = _threshold(np.exp(known_NF[:, 0]), yes_N, wanted)
     return Calibration(
-        weights_F.tolist(), said, true, meaning, len(yes_N), float(yes_N.mean()), least
+        weights_F.tolist(), said, true, meaning, len(yes_N), float(yes_N.mean()), threshold
     )
-
-
-def _threshold(chances_N: Numbers, yes_N: Numbers, wanted: float) -> float | None:
-    """The least probability from which on the wanted share is acceptable."""
-    surest = np.argsort(-chances_N, kind="stable")
-    shares_N = np.cumsum(yes_N[surest]) / np.arange(1, len(surest) + 1)
-    enough = np.flatnonzero(shares_N[_FEW:] >= wanted)
-    return round(float(chances_N[surest[_FEW + enough[-1]]]), 3) if len(enough) else None
 
 
 def _regression(features_NF: Numbers, yes_N: Numbers) -> Numbers:

@@ -57,17 +57,6 @@ def test_a_constant_has_no_area_and_a_boast_an_error():
         reliability([0.5, 0.5], [True, True])
 
 
-def test_the_threshold_is_where_the_wanted_share_begins():
-    rng = np.random.default_rng(5)
-    known_NF = np.zeros((3000, len(SIGNS)))
-    known_NF[:, 0] = np.log(rng.random(3000))
-    yes_N = rng.random(3000) < np.exp(known_NF[:, 0])  # as probable, so often acceptable
-    least = fit(known_NF, yes_N, "", wanted=0.75).threshold
-    assert least == pytest.approx(0.5, abs=0.05)
-    assert yes_N[np.exp(known_NF[:, 0]) >= least].mean() == pytest.approx(0.75, abs=0.01)
-    assert fit(known_NF, rng.random(3000) < 0.3, "", wanted=0.75).threshold is None
-
-
 def test_features_are_finite_for_the_shortest_translation():
     assert len(features("", 0, [-0.5], 1.0, 0.0)) == len(SIGNS)
     assert np.isfinite(features("", 0, [-0.5], 1.0, 0.0)).all()
