@@ -167,11 +167,11 @@ def test_the_demo(text, shown):
 
 TEXTS = {
     "pocket-de-en": {
-        "Ich muss jetzt gehen.": "I have to go now.",
+        "Ich muss jetzt gehen.": "I have to leave now.",
         "Guten Morgen!": "Good morning!",
     },
     "pocket-en-de": {
-        "I have to go now.": "Ich muss jetzt gehen.",
+        "I have to leave now.": "Ich muss jetzt gehen.",
         "Good morning!": "Guten Morgen!",
     },
     "tea-scones": {"Er hat die Milch getrunken.": "He drank the milk."},
