@@ -10,12 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import sys
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -71,20 +73,22 @@ def digest_of(config: dict[str, Any]) -> str:
 
 def library() -> Any:
     """Import CTranslate2, which reads the environment as it is imported."""
-    if _has_avx512():
+    if _processor()[1]:
         # It uses them only if told to; int8 is a tenth faster with them.
         os.environ.setdefault("CT2_FORCE_CPU_ISA", "AVX512")
     return optional_import("ctranslate2", "This needs CTranslate2: pip install ctranslate2.")
 
 
-def _has_avx512() -> bool:
-    """Whether there are all the instructions that CTranslate2 means by AVX512 (Linux tells)."""
+@cache
+def _processor() -> tuple[str, bool]:
+    """Its maker, and whether it has all that CTranslate2 means by AVX512 (Linux tells)."""
     try:
-        flags = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\nflags")[2]
+        first = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0]
     except OSError:
-        return False
+        return "", False
+    facts = dict(re.findall(r"^(\w+)\s*: (.*)$", first, re.MULTILINE))
     wanted = {f"avx512{part}" for part in ("f", "cd", "bw", "dq", "vl")}
-    return wanted <= set(flags.partition("\n")[0].split())
+    return facts.get("vendor_id", ""), wanted <= set(facts.get("flags", "").split())
 
 
 def _specs() -> Any:
@@ -229,19 +233,29 @@ def encoder_of(folder: OpenedFolder) -> Encode:
 def _alike(lengths: Sequence[int]) -> list[list[int]]:
     """Divide sentences so that each gets in a batch, bit for bit, what it gets alone.
 
-    Attention adds up along a sentence, four positions at a time with MKL (Intel), and with oneDNN
-    (AMD) otherwise below 16 positions than above. Padding across such a border changes the order,
-    which is nothing in float32, but may round to another int8. Very short and very long sentences
-    have only their like beside them.
+    Attention adds up along a sentence, padding included: nothing is added, but a product of another
+    size may add in another order, which is nothing in float32, but may round to another int8.
     """
-    groups: dict[tuple[int, int], list[int]] = {}
+    groups: dict[int, list[int]] = {}
     for index, length in enumerate(lengths):
-        own = 0 if _SHORT <= length <= _LONG else length
-        groups.setdefault((length // _BLOCK, own), []).append(index)
+        groups.setdefault(_shortest_beside(length), []).append(index)
     return [groups[key] for key in sorted(groups)]
 
 
-_BLOCK, _SHORT, _LONG = 4, 4, 384
+def _shortest_beside(length: int) -> int:
+    """The shortest sentence that may stand beside one of this length."""
+    maker, avx512 = _processor()
+    if length > 384 or _OTHER_PRODUCTS & os.environ.keys():
+        return length
+    if maker == "GenuineIntel":  # MKL adds four at a time
+        return max(length // 4 * 4, min(length, 4))
+    if avx512:  # oneDNN adds one after the other, by one way below 16 and another above
+        return 16 if length >= 16 else 1
+    return length
+
+
+_OTHER_PRODUCTS = {"CT2_USE_MKL", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"}
+"""Variables that choose how products are computed."""
 
 
 def _opened(kind: str, path: Path, **options: Any) -> Any:
