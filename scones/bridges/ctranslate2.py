@@ -13,11 +13,11 @@ import os
 import re
 import sys
 import tempfile
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -273,9 +273,9 @@ def _opened(kind: str, path: Path, **options: Any) -> Any:
 
 # Search by CTranslate2: the ids of sentences in, hypotheses out, as everywhere in the house.
 
-# Larger batches are no faster on a CPU, and leave some of its cores without work at the end; and
-# the logits of larger ones are memory that the system hands out anew every time.
-_BATCH_TOKENS = 512
+# Larger batches are no faster on a CPU, leave some of its cores without work at the end, and have
+# more logits than its caches hold.
+_BATCH_TOKENS = 768
 
 
 class CTranslate2Searcher:
@@ -293,7 +293,6 @@ class CTranslate2Searcher:
             path,
             inter_threads=self._threads,  # a batch for each core beats all cores for one batch
             intra_threads=1,
-            max_queued_batches=self._threads,  # Ctrl-C has to wait for them
         )
 
     @classmethod
@@ -315,33 +314,35 @@ class CTranslate2Searcher:
         most = min(_BATCH_TOKENS, share)
         if options.max_tokens is not None:
             most = min(most, options.max_tokens // options.beams)
+        batches = list(_batches(lengths, most))
+        translate = partial(self._translated, sources, limits, options)
         results: list[list[Hypothesis]] = [[] for _ in sources]
-        running: deque[tuple[list[int], list[Any]]] = deque()
-
-        def finish() -> None:
-            batch, answers = running.popleft()
-            for index, answer in zip(batch, answers, strict=True):
-                results[index] = self._hypotheses(answer.result(), limits[index], options)
-
-        for batch in _batches(lengths, most):
-            # Logits are large: what is done is read before more is begun.
-            if len(running) > self._threads:
-                finish()
-            limit = max(limits[index] for index in batch)
-            texts = [sources[index] for index in batch]
-            running.append((batch, self._start(texts, limit, options)))
-        while running:
-            finish()
+        with ThreadPoolExecutor(self._threads + 1) as pool:  # so many compute, and one reads
+            # A thread takes time to start: one batch does without.
+            run: Callable[..., Iterator[Any]] = pool.map if len(batches) > 1 else map
+            for batch, found in zip(batches, run(translate, batches), strict=True):
+                for index, hypotheses in zip(batch, found, strict=True):
+                    results[index] = hypotheses
         return results
+
+    def _translated(
+        self, sources: Sources, limits: Sequence[int], options: SearchOptions, batch: Sequence[int]
+    ) -> list[list[Hypothesis]]:
+        # Logits are large: they are read before another batch begins.
+        texts = [sources[index] for index in batch]
+        answers = self._answers(texts, max(limits[index] for index in batch), options)
+        return [
+            self._hypotheses(answer, limits[index], options)
+            for index, answer in zip(batch, answers, strict=True)
+        ]
 
     def logits(self, source: Sequence[int]) -> tuple[list[int], Any]:
         """The greedy translation, end of sentence included, and its logits (T, V)."""
         limit = length_limit(len(source) + 1, self._max_length)
-        (answer,) = self._start([source], limit, SearchOptions())
-        found = answer.result()
+        (found,) = self._answers([source], limit, SearchOptions())
         return [self._ids[piece] for piece in found.hypotheses[0]], np.stack(_rows(found))
 
-    def _start(self, sources: Sources, limit: int, options: SearchOptions) -> list[Any]:
+    def _answers(self, sources: Sources, limit: int, options: SearchOptions) -> list[Any]:
         search: dict[str, Any] = {"beam_size": 1, "return_logits_vocab": options.scores}
         if options.search == "beam":
             search = {
@@ -350,16 +351,16 @@ class CTranslate2Searcher:
                 "length_penalty": options.length_penalty,
                 "return_scores": True,
             }
-        started: list[Any] = self._translator.translate_batch(
+        # Not asynchronously: it would copy all that it gives.
+        answers: list[Any] = self._translator.translate_batch(
             [[self._pieces[number] for number in source] for source in sources],
             **search,
             min_decoding_length=0,
             max_decoding_length=limit,
             max_input_length=0,
             return_end_token=True,
-            asynchronous=True,
         )
-        return started
+        return answers
 
     def _hypotheses(self, answer: Any, limit: int, options: SearchOptions) -> list[Hypothesis]:
         # CTranslate2 has one length limit for a batch. Greedy search, cut at a sentence's own
