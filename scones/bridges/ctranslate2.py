@@ -10,12 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import sys
 import tempfile
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -71,20 +73,22 @@ def digest_of(config: dict[str, Any]) -> str:
 
 def library() -> Any:
     """Import CTranslate2, which reads the environment as it is imported."""
-    if _has_avx512():
+    if _processor()[1]:
         # It uses them only if told to; int8 is a tenth faster with them.
         os.environ.setdefault("CT2_FORCE_CPU_ISA", "AVX512")
     return optional_import("ctranslate2", "This needs CTranslate2: pip install ctranslate2.")
 
 
-def _has_avx512() -> bool:
-    """Whether there are all the instructions that CTranslate2 means by AVX512 (Linux tells)."""
+@cache
+def _processor() -> tuple[str, bool]:
+    """Its maker, and whether it has all that CTranslate2 means by AVX512 (Linux tells)."""
     try:
-        flags = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\nflags")[2]
+        first = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0]
     except OSError:
-        return False
+        return "", False
+    facts = dict(re.findall(r"^(\w+)\s*: (.*)$", first, re.MULTILINE))
     wanted = {f"avx512{part}" for part in ("f", "cd", "bw", "dq", "vl")}
-    return wanted <= set(flags.partition("\n")[0].split())
+    return facts.get("vendor_id", ""), wanted <= set(facts.get("flags", "").split())
 
 
 def _specs() -> Any:
@@ -229,19 +233,29 @@ def encoder_of(folder: OpenedFolder) -> Encode:
 def _alike(lengths: Sequence[int]) -> list[list[int]]:
     """Divide sentences so that each gets in a batch, bit for bit, what it gets alone.
 
-    Attention adds up along a sentence, four positions at a time with MKL (Intel), and with oneDNN
-    (AMD) otherwise below 16 positions than above. Padding across such a border changes the order,
-    which is nothing in float32, but may round to another int8. Very short and very long sentences
-    have only their like beside them.
+    Attention adds up along a sentence, padding included: nothing is added, but a product of another
+    size may add in another order, which is nothing in float32, but may round to another int8.
     """
-    groups: dict[tuple[int, int], list[int]] = {}
+    groups: dict[int, list[int]] = {}
     for index, length in enumerate(lengths):
-        own = 0 if _SHORT <= length <= _LONG else length
-        groups.setdefault((length // _BLOCK, own), []).append(index)
+        groups.setdefault(_shortest_beside(length), []).append(index)
     return [groups[key] for key in sorted(groups)]
 
 
-_BLOCK, _SHORT, _LONG = 4, 4, 384
+def _shortest_beside(length: int) -> int:
+    """The shortest sentence that may stand beside one of this length."""
+    maker, avx512 = _processor()
+    if length > 384 or _OTHER_PRODUCTS & os.environ.keys():
+        return length
+    if maker == "GenuineIntel":  # MKL adds four at a time
+        return max(length // 4 * 4, min(length, 4))
+    if avx512:  # oneDNN adds one after the other, by one way below 16 and another above
+        return 16 if length >= 16 else 1
+    return length
+
+
+_OTHER_PRODUCTS = {"CT2_USE_MKL", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"}
+"""Variables that choose how products are computed."""
 
 
 def _opened(kind: str, path: Path, **options: Any) -> Any:
@@ -259,9 +273,9 @@ def _opened(kind: str, path: Path, **options: Any) -> Any:
 
 # Search by CTranslate2: the ids of sentences in, hypotheses out, as everywhere in the house.
 
-# Larger batches are no faster on a CPU, and leave some of its cores without work at the end; and
-# the logits of larger ones are memory that the system hands out anew every time.
-_BATCH_TOKENS = 512
+# Larger batches are no faster on a CPU, leave some of its cores without work at the end, and have
+# more logits than its caches hold.
+_BATCH_TOKENS = 768
 
 
 class CTranslate2Searcher:
@@ -279,7 +293,6 @@ class CTranslate2Searcher:
             path,
             inter_threads=self._threads,  # a batch for each core beats all cores for one batch
             intra_threads=1,
-            max_queued_batches=self._threads,  # Ctrl-C has to wait for them
         )
 
     @classmethod
@@ -301,33 +314,35 @@ class CTranslate2Searcher:
         most = min(_BATCH_TOKENS, share)
         if options.max_tokens is not None:
             most = min(most, options.max_tokens // options.beams)
+        batches = list(_batches(lengths, most))
+        translate = partial(self._translated, sources, limits, options)
         results: list[list[Hypothesis]] = [[] for _ in sources]
-        running: deque[tuple[list[int], list[Any]]] = deque()
-
-        def finish() -> None:
-            batch, answers = running.popleft()
-            for index, answer in zip(batch, answers, strict=True):
-                results[index] = self._hypotheses(answer.result(), limits[index], options)
-
-        for batch in _batches(lengths, most):
-            # Logits are large: what is done is read before more is begun.
-            if len(running) > self._threads:
-                finish()
-            limit = max(limits[index] for index in batch)
-            texts = [sources[index] for index in batch]
-            running.append((batch, self._start(texts, limit, options)))
-        while running:
-            finish()
+        with ThreadPoolExecutor(self._threads + 1) as pool:  # so many compute, and one reads
+            # A thread takes time to start: one batch does without.
+            run: Callable[..., Iterator[Any]] = pool.map if len(batches) > 1 else map
+            for batch, found in zip(batches, run(translate, batches), strict=True):
+                for index, hypotheses in zip(batch, found, strict=True):
+                    results[index] = hypotheses
         return results
+
+    def _translated(
+        self, sources: Sources, limits: Sequence[int], options: SearchOptions, batch: Sequence[int]
+    ) -> list[list[Hypothesis]]:
+        # Logits are large: they are read before another batch begins.
+        texts = [sources[index] for index in batch]
+        answers = self._answers(texts, max(limits[index] for index in batch), options)
+        return [
+            self._hypotheses(answer, limits[index], options)
+            for index, answer in zip(batch, answers, strict=True)
+        ]
 
     def logits(self, source: Sequence[int]) -> tuple[list[int], Any]:
         """The greedy translation, end of sentence included, and its logits (T, V)."""
         limit = length_limit(len(source) + 1, self._max_length)
-        (answer,) = self._start([source], limit, SearchOptions())
-        found = answer.result()
+        (found,) = self._answers([source], limit, SearchOptions())
         return [self._ids[piece] for piece in found.hypotheses[0]], np.stack(_rows(found))
 
-    def _start(self, sources: Sources, limit: int, options: SearchOptions) -> list[Any]:
+    def _answers(self, sources: Sources, limit: int, options: SearchOptions) -> list[Any]:
         search: dict[str, Any] = {"beam_size": 1, "return_logits_vocab": options.scores}
         if options.search == "beam":
             search = {
@@ -336,16 +351,16 @@ class CTranslate2Searcher:
                 "length_penalty": options.length_penalty,
                 "return_scores": True,
             }
-        started: list[Any] = self._translator.translate_batch(
+        # Not asynchronously: it would copy all that it gives.
+        answers: list[Any] = self._translator.translate_batch(
             [[self._pieces[number] for number in source] for source in sources],
             **search,
             min_decoding_length=0,
             max_decoding_length=limit,
             max_input_length=0,
             return_end_token=True,
-            asynchronous=True,
         )
-        return started
+        return answers
 
     def _hypotheses(self, answer: Any, limit: int, options: SearchOptions) -> list[Hypothesis]:
         # CTranslate2 has one length limit for a batch. Greedy search, cut at a sentence's own

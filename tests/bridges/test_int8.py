@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import scones
-from scones.bridges.ctranslate2 import encoder_of
+from scones.bridges.ctranslate2 import _OTHER_PRODUCTS, _alike, encoder_of
 from scones.cache import made_once
 from scones.model.folder import FolderConfig, ModelFolder, OpenedFolder, store_again
 from scones.model.transformer import source_mask
@@ -74,6 +74,40 @@ def test_a_sentence_does_not_depend_on_its_neighbours(sentences):
     for sentence, (one,) in zip(sentences, together, strict=True):
         ((alone,),) = translator.translate([sentence])
         assert alone == one  # to the last bit of its scores
+
+
+def test_nor_does_it_without_avx512(sentences):
+    """Products add in other orders there; each in a process, since oneDNN asks once."""
+    program = (
+        "import sys, scones; translate = scones.load('pocket-de-en', 'cpu').translate\n"
+        "lines = sys.stdin.read().split('\\n')\n"
+        "assert translate(lines) == [translate([line])[0] for line in lines]"
+    )
+    environment = os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX2", "CT2_FORCE_CPU_ISA": "AVX2"}
+    command, text = [sys.executable, "-c", program], "\n".join(sentences)
+    subprocess.run(command, env=environment, check=True, text=True, input=text)
+
+
+@pytest.mark.parametrize(
+    ("processor", "told", "shared"),
+    [
+        (("AuthenticAMD", True), {}, [[1, 3, 9, 15], [16, 19, 20, 384], [385], [600]]),
+        (("GenuineIntel", True), {}, [[1], [3], [9], [15], [16, 19], [20], [384], [385], [600]]),
+        (("AuthenticAMD", False), {}, None),
+        (("AuthenticAMD", True), {"ONEDNN_MAX_CPU_ISA": "AVX2"}, None),
+        (("GenuineIntel", True), {"CT2_USE_MKL": "0"}, None),
+        (("", False), {}, None),
+    ],
+)
+def test_only_lengths_that_add_alike_share_a_batch(monkeypatch, processor, told, shared):
+    monkeypatch.setattr("scones.bridges.ctranslate2._processor", lambda: processor)
+    for name in _OTHER_PRODUCTS:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    lengths = [20, 384, 1, 600, 15, 9, 16, 385, 19, 3]
+    found = [sorted(lengths[index] for index in group) for group in _alike(lengths)]
+    assert found == (shared or [[length] for length in sorted(lengths)])
 
 
 def test_the_encoder_gives_the_states_of_the_model(sentences):
