@@ -419,23 +419,30 @@ class Translator:
         """Put what is left of those that were cut in circles, ended and scored, in their place."""
         fixed = [len(one.path) if one else 1 for one in prefixes] or [1] * len(found)
         ended = [
-            (index, place, one.tokens[:end])
+            (index, place, one, end)
             for index, several in enumerate(found)
             for place, one in enumerate(several)
             if not one.finished
             and (end := circles_begin(self.subwords.pieces(one.tokens), fixed[index]))
         ]
-        rows: list[list[float]] = [[] for _ in ended]
         told = options.scores or options.search == "beam"
+        known = all(one.end_log_probs for _, _, one, _ in ended)
+        rows: list[list[float]] = [[] for _ in ended]
+        if known and told:
+            rows = [
+                [*(one.token_log_probs or ())[:end], (one.end_log_probs or ())[end]]
+                for _, _, one, end in ended
+            ]
         # PyTorch is not started for nothing, and an export knows no scores of given texts.
-        if ended and told and self._weights is not None:
+        elif told and self._weights is not None:
             from scones.search.engine import token_scores
 
-            theirs, texts = [sources[index] for index, *_ in ended], [ids for *_, ids in ended]
+            theirs = [sources[index] for index, *_ in ended]
+            texts = [one.tokens[:end] for _, _, one, end in ended]
             rows = self._read(theirs, texts, partial(token_scores, self.output))
-        for (index, place, tokens), terms in zip(ended, rows, strict=True):
+        for (index, place, one, end), terms in zip(ended, rows, strict=True):
             total = math.fsum(terms) if terms else None
-            found[index][place] = Hypothesis(tokens, total, tuple(terms) or None, True)
+            found[index][place] = Hypothesis(one.tokens[:end], total, tuple(terms) or None, True)
             fact = "its translation ran in circles and was ended where they begin"
             logger.warning("Sentence %s: %s.", numbers[index], fact)
 

@@ -370,6 +370,9 @@ class CTranslate2Searcher:
             (tokens,) = ids
             rows = _rows(answer)
             found = hypothesis(tokens, self._output.scores_of_rows(rows, tokens), limit)
+            if not found.finished:
+                ends = self._output.scores_of_rows(rows, [END] * len(rows))
+                found = replace(found, end_log_probs=tuple(ends))
             if options.ambiguities and found.finished:
                 rows = rows[: len(found.tokens) + 1]
                 chances = self._output.candidates_of_rows(rows, CANDIDATE)

@@ -79,6 +79,8 @@ class Hypothesis:
     """Of each token, the end of sentence last; None where the search did not tell."""
     doubts: tuple[float, ...] | None = None
     """Likewise."""
+    end_log_probs: tuple[float, ...] | None = None
+    """What an end would have had at each token of one that was cut; None likewise."""
 
 
 def hypothesis(
