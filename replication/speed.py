@@ -101,13 +101,11 @@ def _timed(
 ) -> tuple[list[str], float]:
     """Translate everything; gives the translations, and the seconds that it took."""
     order = sorted(range(len(sources)), key=lambda index: -len(sources[index]))
-    texts = [""] * len(sources)
-    begin = time.perf_counter()
+    texts, begin = [""] * len(sources), time.perf_counter()
     for first in range(0, len(order), batch):
         part = order[first : first + batch]
-        found = translator.translate(
-            [sources[index] for index in part], **options, end_circles=False
-        )
+        some = [sources[index] for index in part]
+        found = translator.translate(some, **options, end_circles=False)
         for index, (best, *_) in zip(part, found, strict=True):
             texts[index] = best.text
     return texts, time.perf_counter() - begin
