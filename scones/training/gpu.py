@@ -6,6 +6,7 @@ that a GPU repeats by itself, as CUDA graphs. `GpuSteps`, at the end, puts them 
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import deque
 from collections.abc import Generator, Iterator
@@ -311,6 +312,8 @@ class Replays:
 
     def _record(self, batch: PackedBatch) -> _Recording:
         begin = time.perf_counter()
+        # What is left of earlier passes in cycles would hold nodes of the stream that they ran on.
+        gc.collect()
         own = batch.to(self._device).copy()
         graph = torch.cuda.CUDAGraph()
         # Other threads may go on preparing batches meanwhile.
