@@ -10,14 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ import numpy as np
 
 from scones.cache import check_digests, made_once
 from scones.errors import SconesError, optional_import
-from scones.hardware import threads
+from scones.hardware import keep_memory, processor, threads
 from scones.model.config import ModelConfig, sinusoids
 from scones.model.folder import SUBWORDS, FolderConfig, OpenedFolder, Weights
 from scones.options import from_section
@@ -73,22 +72,11 @@ def digest_of(config: dict[str, Any]) -> str:
 
 def library() -> Any:
     """Import CTranslate2, which reads the environment as it is imported."""
-    if _processor()[1]:
+    if processor()[1]:
         # It uses them only if told to; int8 is a tenth faster with them.
         os.environ.setdefault("CT2_FORCE_CPU_ISA", "AVX512")
+    keep_memory()
     return optional_import("ctranslate2", "This needs CTranslate2: pip install ctranslate2.")
-
-
-@cache
-def _processor() -> tuple[str, bool]:
-    """Its maker, and whether it has all that CTranslate2 means by AVX512 (Linux tells)."""
-    try:
-        first = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0]
-    except OSError:
-        return "", False
-    facts = dict(re.findall(r"^(\w+)\s*: (.*)$", first, re.MULTILINE))
-    wanted = {f"avx512{part}" for part in ("f", "cd", "bw", "dq", "vl")}
-    return facts.get("vendor_id", ""), wanted <= set(facts.get("flags", "").split())
 
 
 def _specs() -> Any:
@@ -244,7 +232,7 @@ def _alike(lengths: Sequence[int]) -> list[list[int]]:
 
 def _shortest_beside(length: int) -> int:
     """The shortest sentence that may stand beside one of this length."""
-    maker, avx512 = _processor()
+    maker, avx512 = processor()
     if length > 384 or _OTHER_PRODUCTS & os.environ.keys():
         return length
     if maker == "GenuineIntel":  # MKL adds four at a time

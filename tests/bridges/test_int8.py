@@ -100,7 +100,7 @@ def test_nor_does_it_without_avx512(sentences):
     ],
 )
 def test_only_lengths_that_add_alike_share_a_batch(monkeypatch, processor, told, shared):
-    monkeypatch.setattr("scones.bridges.ctranslate2._processor", lambda: processor)
+    monkeypatch.setattr("scones.bridges.ctranslate2.processor", lambda: processor)
     for name in _OTHER_PRODUCTS:
         monkeypatch.delenv(name, raising=False)
     for name, value in told.items():
