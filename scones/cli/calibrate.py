@@ -109,7 +109,7 @@ def calibrate(options: Calibrate) -> None:
     translator = load(options.model, options.device)
     if options.check and translator.calibration is None:
         raise SconesError(f"{options.model} is not calibrated; leave out --check.")
-    with progress("sentences") as show:
+    with progress("sets") as show:
         sets = {}
         for index, source in enumerate(options.source):
             show(str(source), index, len(options.source))

@@ -85,8 +85,9 @@ def _for_ctranslate2(options: Export) -> tuple[Any, str]:
     kind = "sentences" if options.check else "random sentences (--check takes real ones)"
     return done, (
         f"{options.folder}: CTranslate2, {quantization}, {done.bytes / 1e6:.1f} MB. Greedy "
-        f"translations of {found.sentences:,} {kind}: {found.equal:,} are the model's own, "
-        f"{found.near_ties:,} differ by a near tie; largest logit difference "
+        f"translations of {found.sentences:,} {kind}, compared with the model in float32: "
+        f"{found.equal:,} are the same, {found.near_ties:,} differ by a near tie, "
+        f"{found.sentences - found.equal - found.near_ties:,} otherwise; largest logit difference "
         f"{found.largest_logit_difference:.2g}."
     )
 

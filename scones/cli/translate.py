@@ -145,6 +145,11 @@ def _check_places(command: str, model: Path, files: list[Path]) -> None:
         words = " ".join([command, *(models[:1] or ["MODEL"]), *texts])
         raise SconesError(f"{model} is a file, and the model comes first: scones {words}.")
     for file in files:
+        if " " in str(file) and not file.exists():
+            piped = (
+                f"a sentence is given by standard input: echo '{file}' | scones {command} {model}"
+            )
+            raise SconesError(f"{file} does not exist; {piped}.")
         check_beginning(file)
 
 
@@ -195,7 +200,8 @@ def _answer(translator: Translator, options: Translate, lines: list[tuple[int, s
         number, source = lines[index]
         if options.search == "all" and not translations:
             least = f"{options.threshold or translator.likely:.3g}"
-            logger.warning("Line %s: no translation is as probable as %s.", number, least)
+            fact = f"no translation is as probable as {least}; lower --threshold"
+            logger.warning("Line %s, taken as one sentence: %s.", number, fact)
         translations = _sure(translations, options, number)
         if options.as_json:
             facts = {"source": source, "translations": [_facts(found) for found in translations]}
@@ -274,7 +280,8 @@ def _sure(found: list[Translation], options: Translate, number: int) -> list[Tra
 
 def check_calibrated(translator: Translator, model: Path) -> None:
     if translator.calibration is None:
-        raise SconesError(f"{model} is not calibrated; fit its confidence by scones calibrate.")
+        command = f"scones calibrate {model} --source dev.de -r dev.en"
+        raise SconesError(f"{model} is not calibrated; fit its confidence by {command}.")
 
 
 def _write(line: str) -> None:

@@ -17,7 +17,7 @@ from scones.cli import run
 
 PROGRESS = re.compile(
     r"[\w ]+: [\d,]+( of [\d,]+)? (pairs|rows)|step +\d+ .*|\w+: (greedy|beam \d+)(: 0 of .*)?"
-    r"|\S+: \d of \d sentences"
+    r"|\S+: \d of \d sets"
 )
 
 

@@ -186,7 +186,10 @@ def test_several_translations_are_a_table(tiny_model, scones, sentences, caplog)
     assert all(float(row[1]) >= math.log(1e-30) for row in probable if row[2])
     none = scones("translate", tiny_model, "--search", "all", "--threshold", 1, stdin="Tee\n")
     assert (none.code, none.out) == (0, "")
-    assert "Line 1: no translation is as probable as 1." in caplog.text
+    assert (
+        "Line 1, taken as one sentence: no translation is as probable as 1; lower --threshold."
+        in caplog.text
+    )
 
 
 def test_a_translation_with_a_line_end_stays_one_line(tiny_model, tmp_path, scones):

@@ -76,3 +76,7 @@ def test_a_damaged_map_is_refused(change):
     section = fit(*made(), "").to_json() | change
     with pytest.raises(SconesError, match=r"config\.json"):
         Calibration.from_json(section, "config.json")
+
+
+def test_spaces_around_a_translation_change_nothing():
+    assert features(" tea ", 1, [-0.5], 1.0, 0.1) == features("tea", 1, [-0.5], 1.0, 0.1)
