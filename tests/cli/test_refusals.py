@@ -69,7 +69,7 @@ COMMANDS = [
     (TRAIN + "--output alpha", "--output alpha is not KEY=VALUE"),
     (TRAIN + "--output-layer softmax --alpha 0.5", "of the layer softmax: 'alpha' is not known"),
     ("train {here}/run {store} --max-steps 2", "is a store, which comes first: .*/store .*/run"),
-    ("translate {model} 'Guten Tag'", "Guten Tag does not exist; .*: echo 'Guten Tag' . scones translate"),
+    ("translate {model} 'Guten Tag'", "Guten Tag does not exist; .*: echo 'Guten Tag' . scones"),
     ("train {here}/train.de {here}/run --max-steps 2", "train.de is a file; give a store"),
     (TRAIN + "--max-steps 0 --seed -1", "--max-steps must be .*; --seed must be at least 0"),
     (TRAIN + "--device cuda:99", "device 'cuda:99' is not there"),
