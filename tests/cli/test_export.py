@@ -28,7 +28,7 @@ def test_an_export_is_written_beside_the_model_unless_told_otherwise(
     stored = json.loads((folder / "config.json").read_text())["scones"]["check"]
     assert stored == {"text": "random pieces", **report["check"]}
     done = scones("export", tmp_path / "model", tmp_path / "export", "--check", text)
-    assert "Greedy translations of 10 sentences: 10 are the model's own, 0 differ" in done.out
+    assert "with the model in float32: 10 are the same, 0 differ" in done.out
     expected = scones("translate", tiny_model, "--engine", "torch", stdin=text.read_text())
     for words in (["export"], ["model", "--engine", "ctranslate2"]):
         done = scones("translate", tmp_path / words[0], *words[1:], stdin=text.read_text())
