@@ -61,7 +61,8 @@ class Batch(ABC):
     labels: Labels | None = field(default=None, kw_only=True)
     """What is known of other tokens than the targets, where anything is.
 
-    Rows beyond the targets are those of sentences that have no targets of their own."""
+    Rows beyond the targets are those of sentences that have no targets of their own.
+    """
 
     @abstractmethod
     def hidden(self, model: Transformer) -> Tensor:

@@ -1,5 +1,6 @@
 """Models stored as int8 run in int8: text, scores, the cache, and a start without PyTorch."""
 
+import json
 import os
 import subprocess
 import sys
@@ -21,6 +22,13 @@ PROGRAM = """
 import sys
 from scones import cli
 assert cli.run(["translate", "pocket-de-en", "--json", "--device", "cpu"]) == 0
+print("torch" in sys.modules, file=sys.stderr)
+"""
+CIRCLES = ["a" * 16, "*" * 16, "-" * 20]
+IN_PYTHON = f"""
+import json, scones, sys
+found = [one for (one,) in scones.load("pocket-de-en", "cpu").translate({CIRCLES})]
+print(json.dumps([[one.text, one.log_prob, one.finished] for one in found]))
 print("torch" in sys.modules, file=sys.stderr)
 """
 
@@ -48,6 +56,20 @@ def test_the_command_never_imports_pytorch(tmp_path):
     assert start(str(tmp_path / "cache")) == first
     assert model.stat().st_mtime_ns == written
     assert start(os.devnull) == first
+
+
+def test_circles_are_ended_without_pytorch():
+    """The logits say what the end would have had where the circles begin."""
+    done = subprocess.run([sys.executable, "-c", IN_PYTHON], capture_output=True, text=True)
+    *said, with_torch = done.stderr.splitlines()
+    assert [line.count("ran in circles") for line in said] == [1, 1, 1]
+    assert with_torch == "False"
+    texts, log_probs, finished = zip(*json.loads(done.stdout), strict=True)
+    assert all(finished)
+    assert all(len(text) < 5 for text in texts)
+    exact = scones.load(POCKET, "cpu", "float32")
+    wanted = exact.score(list(zip(CIRCLES, texts, strict=True)))
+    assert list(log_probs) == pytest.approx(wanted, abs=0.4)
 
 
 def test_text_and_scores_are_nearly_those_of_float32(sentences):
