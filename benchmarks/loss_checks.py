@@ -22,13 +22,12 @@ from torch import Tensor
 
 import scones
 from scones import outputs
-from scones.outputs import fused
-from scones.outputs import scones as plain
+from scones.outputs import fused, loss
 
 CHECKED, UNCHECKED = "with checks", "without"
 PLACES = (
     (outputs, "check_tensors"),
-    (plain, "check_numbers"),
+    (loss, "check_numbers"),
     (fused, "check_tensors"),
     (fused, "check_numbers"),
 )
