@@ -21,7 +21,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -46,7 +46,7 @@ class FolderKind:
 
     def check(self, folder: Path, overwrite: bool) -> None:
         """Refuse a name under which such a folder must not be made, since something is there."""
-        _remove_leftovers(real(folder))  # one may have been killed when all but this was done
+        _remove_leftovers(real(folder).parent, real(folder).name)  # all but this may be done
         if not folder.exists():
             return
         if not overwrite:
@@ -75,7 +75,7 @@ def new_folder(
     was before. What may be overwritten is for its `kind` to say.
     """
     given, target = target, real(target)
-    _remove_leftovers(target)
+    _remove_leftovers(target.parent, target.name)
     if kind is not None:
         kind.check(given, overwrite)
     elif target.exists():
@@ -99,30 +99,30 @@ def new_folder(
 @contextmanager
 def _beside(target: Path) -> Iterator[Path]:
     """A hidden folder beside `target`, locked while it is in use; then, or next time, it goes."""
-    _remove_leftovers(target)
+    _remove_leftovers(target.parent, target.name)
     # Beside it, not in /tmp: a rename is one step only within a file system.
-    hidden = target.parent / f"{_stem(target)}{os.getpid()}"
-    hidden.mkdir()
-    try:
-        with _opened(hidden) as handle:
+    hidden = target.parent / f".{target.name}.writing-{os.getpid()}"
+    with ExitStack() as held:
+        while True:
+            hidden.mkdir()
             with suppress(OSError):  # a file system without locks
-                fcntl.flock(handle, fcntl.LOCK_EX)
-            yield hidden
-    finally:
-        shutil.rmtree(hidden, ignore_errors=True)
+                fcntl.flock(held.enter_context(_opened(hidden)), fcntl.LOCK_EX)
+            if hidden.is_dir():  # until it is locked another process takes it for a leftover
+                break
+        held.callback(shutil.rmtree, hidden, ignore_errors=True)
+        yield hidden
 
 
-def _stem(target: Path) -> str:
-    return f".{target.name}.writing-"
+def _remove_leftovers(folder: Path, name: str | None = None) -> None:
+    """Remove what killed processes were writing; what one had moved away is back.
 
-
-def _remove_leftovers(target: Path) -> None:
-    """Remove what killed processes were writing; what one had moved away from `target` is back."""
-    for left in target.parent.iterdir() if target.parent.is_dir() else ():
-        name = left.name
-        if name.startswith(_stem(target)) and name.removeprefix(_stem(target)).isdecimal():
+    Of all that they wrote in this folder, or of one file or folder in it.
+    """
+    for left in folder.iterdir() if folder.is_dir() else ():
+        written = re.fullmatch(r"\.(.+)\.writing-\d+", left.name)
+        if written and name in (None, written[1]):
             with suppress(OSError):
-                _remove_leftover(left, target)
+                _remove_leftover(left, folder / written[1])
 
 
 def _remove_leftover(left: Path, target: Path) -> None:
@@ -152,7 +152,7 @@ def _made(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def sole_use(folder: Path, *, wait: bool = False) -> Iterator[None]:
-    """Keep other processes from a folder to write to, which is made.
+    """Keep other processes from a folder to write to, which is made; leftovers in it go.
 
     One that is in use is refused, or waited for. The system frees the folder when a process ends,
     however it ends.
@@ -166,6 +166,7 @@ def sole_use(folder: Path, *, wait: bool = False) -> Iterator[None]:
             ) from None
         except OSError:  # a file system without locks
             pass
+        _remove_leftovers(folder)
         yield
 
 

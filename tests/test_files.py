@@ -12,8 +12,10 @@ import pytest
 from scones.errors import SconesError
 from scones.files import (
     FolderKind,
+    _remove_leftovers,
     new_folder,
     read_json,
+    replaced,
     sole_use,
     write_file,
     write_json,
@@ -205,6 +207,32 @@ def test_a_folder_is_of_one_process_until_that_ends(tmp_path):
         other.wait()
         with sole_use(tmp_path):
             pass
+
+
+def test_leftovers_go_though_what_was_written_is_not_written_again(tmp_path):
+    """A process may be killed when its file is in place and its hidden folder is not yet gone."""
+    (tmp_path / ".beams.json.writing-1" / "new").mkdir(parents=True)
+    (tmp_path / ".beams.json.writing-mine").write_text("not ours")
+    with sole_use(tmp_path):
+        assert contents(tmp_path) == {".beams.json.writing-mine": b"not ours"}
+        with replaced(tmp_path / "a") as beside:
+            beside.write_text("new")
+            _remove_leftovers(tmp_path)  # what is in use stays
+            assert beside.exists()
+
+
+def test_a_folder_that_another_takes_for_a_leftover_is_made_again(tmp_path, monkeypatch):
+    removed = []
+
+    def remove_first(descriptor, operation):
+        if not removed:
+            removed.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+            removed[0].rmdir()
+
+    monkeypatch.setattr(fcntl, "flock", remove_first)
+    write_file(tmp_path / "a", "new")
+    assert removed
+    assert contents(tmp_path) == {"a": b"new"}
 
 
 def test_a_folder_is_free_and_gone_after_a_failure(tmp_path):
