@@ -76,8 +76,8 @@ def fetched(name: str | Path) -> Path:
     by_hand = f"`hf download {name} --local-dir FOLDER` on a machine with a network gets it"
     hub = optional_import(
         "huggingface_hub",
-        f"There is no folder {name}; to fetch a model of that name from huggingface.co, "
-        f"pip install 'scones[huggingface]', or {by_hand}.",
+        f"There is no folder {name}: look at the path. If it is the name of a model on "
+        f"huggingface.co, pip install 'scones[huggingface]', or {by_hand}.",
     )
     try:
         folder = Path(hub.snapshot_download(str(name), allow_patterns="config.json"))
@@ -86,8 +86,8 @@ def fetched(name: str | Path) -> Path:
     except (OSError, ValueError) as problem:  # all that the hub and the network may answer
         reason = str(problem).strip().partition("\n")[0].rstrip(".")
         raise SconesError(
-            f"There is no folder {name}, and it was not fetched from huggingface.co ({reason}); "
-            f"{by_hand}."
+            f"There is no folder {name}: look at the path. If it is the name of a model on "
+            f"huggingface.co, it could not be fetched ({reason}); {by_hand}."
         ) from None
     return folder
 

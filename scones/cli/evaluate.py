@@ -135,6 +135,8 @@ def _shown(
     for metric, signature in signatures.items():
         yield f"{metric}|{signature}"
     yield f"length ratio|tok:{options.tokenize}"
+    if "TER" in signatures:
+        yield "TER counts edits: less is better. Of the other metrics more is."
     if compares:
         yield (
             f"† p < 0.05, ‡ p < 0.01: differs from {next(iter(ratios))} "

@@ -144,12 +144,16 @@ def _check_places(command: str, model: Path, files: list[Path]) -> None:
         texts = [str(one) for one in (model, *files) if str(one) not in models]
         words = " ".join([command, *(models[:1] or ["MODEL"]), *texts])
         raise SconesError(f"{model} is a file, and the model comes first: scones {words}.")
-    for file in files:
+    for number, file in enumerate(files):
+        call = f"scones {command} {model}"
         if " " in str(file) and not file.exists():
-            piped = (
-                f"a sentence is given by standard input: echo '{file}' | scones {command} {model}"
-            )
+            piped = f"a sentence is given by standard input: echo '{file}' | {call}"
             raise SconesError(f"{file} does not exist; {piped}.")
+        if number and command == "translate" and not file.exists():
+            whole = " ".join([call, *map(str, files[:number])])
+            raise SconesError(
+                f"{file} does not exist; translations go to standard output: {whole} > {file}."
+            )
         check_beginning(file)
 
 
@@ -274,7 +278,7 @@ def _sure(found: list[Translation], options: Translate, number: int) -> list[Tra
     if not sure:
         most = max(one.confidence or 0 for one in found)
         fact = f"its confidence is {most:.2f}, below {least:g}: it is left empty"
-        logger.warning("Sentence %s: %s.", number, fact)
+        logger.warning("Line %s: %s.", number, fact)
     return sure
 
 

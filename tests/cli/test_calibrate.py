@@ -81,7 +81,7 @@ def test_what_is_not_sure_enough_is_left_empty_and_said(scones, caplog):
     done = scones(*words, "--min-confidence", 0.5, stdin=text)
     assert done.out == "Good morning.\n\n\n"
     (said,) = caplog.messages
-    assert said.startswith("Sentence 3: its confidence is 0.")
+    assert said.startswith("Line 3: its confidence is 0.")
     as_json = scones(*words, "--min-confidence", 0.5, "--json", stdin=text).out.splitlines()
     kept = [json.loads(line)["translations"] for line in as_json]
     assert [len(found) for found in kept] == [1, 1, 0]

@@ -48,7 +48,7 @@ COMMANDS = [
     ("translate {here}/train.de {model}", "first: scones translate {model} {here}/train.de"),
     ("translate {here}/train.de", "first: scones translate MODEL {here}/train.de"),
     ("translate {model} {here}/train.de {here}/latin.en", "latin.en, line 1 is not UTF-8"),
-    ("translate {model} {here}/train.de {here}/none", "none does not exist"),
+    ("translate {model} {here}/train.de {here}/none", "none does not exist; .* > .*none"),
     ("translate {model} --shortlist {here}/train.de", "damaged or is no shortlist"),
     ("score {model} {here}/train.de {here}/short.en", r"de has 150 lines but \S+short.en has 1"),
     (
