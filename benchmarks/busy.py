@@ -4,9 +4,9 @@
     python benchmarks/busy.py STORE SENTENCES --loops 0 --speedup      two threads against one
 
 Counted are the steps of 30 seconds of `scones train` (a pocket model's sizes) and the CPU time per
-sentence of translating in PyTorch, beside so many endless loops. All cores, the same with one
-thread, and all cores at an older revision take turns; --speedup gives sentences/s for 1,000
-sentences.
+sentence of translating, as people do (int8, scores included) and in float32 by PyTorch, beside so
+many endless loops. All cores, the same with one thread, and all cores at an older revision take
+turns; --speedup gives sentences/s for 1,000 sentences.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -32,8 +32,8 @@ SIZES = ["--preset", "small", "--encoder-layers", "8", "--decoder-layers", "2", 
 TRANSLATE = """
 import json, sys, time, scones
 lines = open(sys.argv[1], encoding="utf-8").read().splitlines()
-size, limit = int(sys.argv[2]), float(sys.argv[3])
-translator = scones.load("pocket-de-en", device="cpu", precision="float32", engine="torch")
+size, limit, how = int(sys.argv[2]), float(sys.argv[3]), json.loads(sys.argv[4])
+translator = scones.load("pocket-de-en", device="cpu", **how)
 translator.translate(lines[:4])  # warm
 done, begin, cpu = 0, time.perf_counter(), time.process_time()
 while not done or (time.perf_counter() - begin < limit and done + size <= len(lines)):
@@ -42,6 +42,8 @@ while not done or (time.perf_counter() - begin < limit and done + size <= len(li
 wall, cpu = time.perf_counter() - begin, time.process_time() - cpu
 print(json.dumps({"rate": done / wall, "cpu": 1000 * cpu / done}))
 """
+# As the model is stored, and so as most people run it; and in float32.
+WAYS = {"int8": {}, "float32": {"precision": "float32", "engine": "torch"}}
 
 
 @dataclass(frozen=True)
@@ -72,13 +74,15 @@ class Contender:
             result = self.call(*words, "--max-minutes", options.seconds / 60)
         return 30 * result["steps"] / result["seconds"]
 
-    def sentence(self, options: argparse.Namespace) -> float:
+    def sentence(self, way: str, options: argparse.Namespace) -> float:
         """CPU milliseconds a sentence, small batches as a person would have them."""
-        return self.call("-c", TRANSLATE, options.sentences, 20, options.seconds)["cpu"]
+        how = json.dumps(WAYS[way])
+        return self.call("-c", TRANSLATE, options.sentences, 20, options.seconds, how)["cpu"]
 
-    def rate(self, options: argparse.Namespace) -> float:
+    def rate(self, way: str, options: argparse.Namespace) -> float:
         """Sentences a second, of 1,000 given at once."""
-        return self.call("-c", TRANSLATE, options.sentences, 1000, 0)["rate"]
+        how = json.dumps(WAYS[way])
+        return self.call("-c", TRANSLATE, options.sentences, 1000, 0, how)["rate"]
 
 
 @contextmanager
@@ -110,14 +114,19 @@ def measure(
     contenders: dict[str, Contender], options: argparse.Namespace
 ) -> dict[str, dict[str, list[float]]]:
     """Let all of them take turns at everything."""
-    ways = {"steps": Contender.steps, "ms": Contender.sentence}
-    if options.speedup:
-        ways = {"sentences/s": Contender.rate}
+    tasks: dict[str, Callable[[Contender], float]] = {}
+    for way in WAYS:
+        if options.speedup:
+            tasks[f"sentences/s, {way}"] = lambda one, way=way: one.rate(way, options)
+        else:
+            tasks[f"ms, {way}"] = lambda one, way=way: one.sentence(way, options)
+    if not options.speedup:
+        tasks["steps"] = lambda one: one.steps(options)
     results = {}
     for loops in options.loops:
         with beside(loops):
-            for what, way in ways.items():
-                runs = {name: partial(way, one, options) for name, one in contenders.items()}
+            for what, task in tasks.items():
+                runs = {name: partial(task, one) for name, one in contenders.items()}
                 results[f"{what}, {loops} loops"] = take_turns(runs, options.repeats)
     return results
 
