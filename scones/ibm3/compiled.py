@@ -28,10 +28,6 @@ from scones.ibm3.parameters import ANY
 from scones.ibm3.sampling import ATTEMPTS, DROPPED, SEEN, Outcome
 
 _VACANT = -1
-_TRANSLATED = int(Outcome.TRANSLATED)
-_SOURCE_TOO_LONG = int(Outcome.SOURCE_TOO_LONG)
-_TARGET_TOO_LONG = int(Outcome.TARGET_TOO_LONG)
-_EMPTY = int(Outcome.EMPTY)
 
 
 class Alias(NamedTuple):
@@ -363,20 +359,20 @@ def _sample(rng, tables, source, target, origins, measured):
     """Sample a sentence; gives the outcome, the length, and the entropy of positions."""
     limit = len(target)
     if len(source) > limit:
-        return _SOURCE_TOO_LONG, 0, 0.0
+        return Outcome.SOURCE_TOO_LONG, 0, 0.0
     # A target that does not fit is drawn again as a whole; cutting it would bend the distribution.
     fertilities = np.empty(len(source), np.int32)
     for _ in range(ATTEMPTS):
         words = _fertilities(rng, tables, source, fertilities)
         length = words + _binomial(rng, words, tables.p1)
         if length == 0:
-            return _EMPTY, 0, 0.0
+            return Outcome.EMPTY, 0, 0.0
         if length <= limit:
             entropy = _fill(
                 rng, tables, source, fertilities, target[:length], origins[:length], measured
             )
-            return _TRANSLATED, length, entropy
-    return _TARGET_TOO_LONG, 0, 0.0
+            return Outcome.TRANSLATED, length, entropy
+    return Outcome.TARGET_TOO_LONG, 0, 0.0
 
 
 @_compiled
