@@ -55,6 +55,7 @@ class Tables(NamedTuple):
     """All that the process draws from."""
 
     oov_policy: NDArray[np.int32]
+    """Of the source words, and behind them of NULL."""
     fertilities: Alias
     translations: Alias
     words: NDArray[np.int32]
@@ -141,8 +142,7 @@ def _temper(probs, exponent, weights):
             weight = 0.0  # the first of equal ones
         weights[k] = weight
         total += weight
-    for k in range(len(probs)):
-        weights[k] /= total
+    weights /= total
     return True
 
 
@@ -158,7 +158,10 @@ def _entropy(weights, total):
 
 @_compiled
 def _fill_alias(weights, keeps, others):
-    """Share a distribution out to equal cells, each for itself and at most one other."""
+    """Share a distribution out to equal cells, each for itself and at most one other.
+
+    Until a cell gets another, it is all for itself: `keeps` begins with ones.
+    """
     size = len(weights)
     # A cell that has less than its equal share is filled up by one that has more; what is left of
     # that one is then treated in the same way.
@@ -184,10 +187,6 @@ def _fill_alias(weights, keeps, others):
             rich += 1
             order[poor] = giver
             poor += 1
-    for k in range(poor):  # left over by rounding alone
-        keeps[order[k]] = 1.0
-    for k in range(rich, size):
-        keeps[order[k]] = 1.0
 
 
 @_compiled
@@ -244,11 +243,7 @@ def _binomial(rng, trials, p1):
 @_compiled
 def _word(rng, tables, word):
     """Draw a translation of a source word, or of NULL."""
-    policy = SEEN
-    if word < 0:
-        policy = -2 - word
-    elif word < len(tables.oov_policy):
-        policy = tables.oov_policy[word]
+    policy = tables.oov_policy[word] if word >= 0 else -2 - word
     return tables.words[_draw(rng, tables.translations, word)] if policy == SEEN else policy
 
 
@@ -346,7 +341,7 @@ def _fill(rng, tables, source, fertilities, target, origins, measured):
             target[position] = _word(rng, tables, source[i])
             origins[position] = i + 1
     # From left to right: NULL's words all have one distribution, so that their order is no choice.
-    null = len(tables.oov_policy)
+    null = len(tables.oov_policy) - 1
     for position in range(len(target)):
         if target[position] == _VACANT:
             target[position] = _word(rng, tables, null)
