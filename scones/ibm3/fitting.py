@@ -22,15 +22,7 @@ from numpy.typing import NDArray
 
 from scones.errors import SconesError, optional_import
 from scones.ibm3.options import FitOptions
-from scones.ibm3.parameters import (
-    Distortions,
-    Parameters,
-    Probs,
-    Translations,
-    pack_distortions,
-    pack_fertilities,
-    pack_translations,
-)
+from scones.ibm3.parameters import Packed, Parameters, pack
 from scones.text import reading
 from scones.text.store import TokenStore
 from scones.text.subwords import Subwords
@@ -175,12 +167,12 @@ def fit(
     report = corpus.report
     model = estimate(corpus, options)
     begin = time.perf_counter()
-    packed = _packed(model, len(source_words), options, report)
+    packed, p1 = _packed(model, options, report)
     report.stages.append(Stage("tables", time.perf_counter() - begin))
     report.peak_memory = _peak_memory()
     facts = {"made_by": f"sil-thot {version('sil-thot')}", "options": asdict(options)}
     facts |= report.to_json()
-    return Parameters(source_words, target_words, *packed, subwords, facts), report
+    return Parameters(source_words, target_words, *packed, p1, subwords, facts), report
 
 
 def import_thot() -> Any:
@@ -330,43 +322,27 @@ def _read(prefix: Path, ending: str, kind: np.dtype[Any]) -> tuple[Records, NDAr
     return np.concatenate(records), np.concatenate(probs)
 
 
-def _packed(
-    model: Any, rows: int, options: FitOptions, report: FitReport
-) -> tuple[Translations, Probs, Distortions, float]:
+def _packed(model: Any, options: FitOptions, report: FitReport) -> tuple[Packed, float]:
     """Read sil-thot's tables t, n, d and p1, with our numbers of words, and prune them."""
     tables = Tables(model)
+    t, n = tables.translations, tables.fertilities
     sources = _our_numbers(model.get_src_word, model.src_vocab_size)
     targets = _our_numbers(model.get_trg_word, model.trg_vocab_size)
-    sources[NULL] = rows  # behind the last source word
-    translations, lost_t = pack_translations(
-        sources[tables.translations["source"]],
-        targets[tables.translations["target"]],
-        tables.translation_probs,
-        rows + 1,
+    sources[NULL] = len(report.source_counts)  # behind the last source word
+    packed, report.lost = pack(
+        (sources[t["source"]], targets[t["target"]], tables.translation_probs),
+        (sources[n["source"]], n["fertility"], tables.fertility_probs),
+        (tables.distortions, tables.distortion_probs),
+        report.source_counts,
         options,
     )
-    fertilities, lost_n = pack_fertilities(
-        sources[tables.fertilities["source"]],
-        tables.fertilities["fertility"],
-        tables.fertility_probs,
-        rows,
-        options,
-    )
-    real = tables.distortions[:, 0] > 0  # sil-thot keeps a row of NULL, and never asks it
-    distortions = pack_distortions(tables.distortions[real], tables.distortion_probs[real])
-    # By how often words occur: pruning a rare word's row matters little.
-    weights = report.source_counts / report.source_counts.sum()
-    report.lost = {
-        "t": float(lost_t[:rows] @ weights),
-        "t of NULL": float(lost_t[rows]),
-        "n": float(lost_n @ weights),
-    }
+    translations, _, distortions = packed
     report.sizes = {
         "source words": int((report.source_counts > 0).sum()),
         "translations": len(translations.words),
         "places": len(distortions.probs),
     }
-    return translations, fertilities, distortions, tables.p1
+    return packed, tables.p1
 
 
 def _our_numbers(word: Callable[[int], str], size: int) -> NDArray[np.int64]:
