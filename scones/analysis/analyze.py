@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -77,9 +76,9 @@ class Analyzer:
             SearchOptions("beam", size)  # refuses a size that has no meaning
         if self.folder.exists() and not self.folder.is_dir():
             raise SconesError(f"{self.folder} is a file; give a folder to write to.")
-        systems = [_System(self, name, folder) for name, folder in self.models.items()]
-        for system in systems:  # a refusal comes before hours of work, not after
-            system.check()
+        for name, folder in self.models.items():
+            # A refusal comes before hours of work, not after.
+            _System(self, name, folder).check()
         with sole_use(self.folder):
             return {
                 **Provenance.now(self.device, self.models).to_json(),
@@ -168,21 +167,18 @@ class _System:
         left = [index for index in range(len(sentences)) if index not in found]
         if left:
             self.plan.progress(task, len(found), len(sentences))
+            texts = [sentences[index] for index in left]
+            known = [[beam.outputs[index] for beam in beams] for index in left]
             results = self._translator.exact(
-                [sentences[index] for index in left],
-                _remaining(limits, found),
-                FIRST_BEAM,
-                self.plan.too_long,
-                known=[[beam.outputs[index] for beam in beams] for index in left],
+                texts, _remaining(limits, found), FIRST_BEAM, self.plan.too_long, known=known
             )
-            with file.growing() as append:
-                for index, result in results:
-                    output = ExactOutput(
-                        **_output(result.translations[0]), certificate=result.certificate
-                    )
-                    append(left[index], output)
-                    found[left[index]] = output
-                    self.plan.progress(task, len(found), len(sentences))
+            file.begin()
+            for index, result in results:
+                best = _output(result.translations[0])
+                output = ExactOutput(**best, certificate=result.certificate)
+                file.append(left[index], output)
+                found[left[index]] = output
+                self.plan.progress(task, len(found), len(sentences))
         return [found[index] for index in range(len(sentences))], file.read()[1]
 
     def _beam_file(self, size: int) -> BeamFile:
@@ -251,9 +247,8 @@ class MadeWith:
         ours = {**self.settings, "device": self.device}
         found = {**theirs.settings, "device": theirs.device}
         for name in {**ours, **found}:
-            if complete and name == "device":
-                continue
-            if ours.get(name) != found.get(name):
+            matters = name != "device" or not complete
+            if matters and ours.get(name) != found.get(name):
                 raise SconesError(
                     f"{path} was made with {name} {_shown(found.get(name))}, not "
                     f"{_shown(ours.get(name))}; give the same again, choose another folder, or "
@@ -287,7 +282,6 @@ class BeamFile:
         return run, theirs
 
     def write(self, run: BeamRun) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         value = {"made_with": asdict(self.made_with), "seconds": run.seconds}
         write_json(self.path, {**value, "outputs": [asdict(output) for output in run.outputs]})
 
@@ -320,24 +314,20 @@ class ExactFile:
             raise _damaged(self.path, "it has a sentence that is not in the text")
         return found, theirs
 
-    @contextmanager
-    def growing(self) -> Iterator[Callable[[int, ExactOutput], None]]:
-        """Open the file to append results, each of which is in the file when the call returns."""
+    def begin(self) -> None:
+        """Make the file ready to be appended to."""
         lines = self._whole_lines()
         _, theirs = self.read()
         if not theirs or theirs[-1].commit != self.made_with.commit:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
             lines.append(_line({"made_with": asdict(self.made_with)}))
         # Written anew before it grows: half a line that a killed process left would otherwise be
         # joined to the next result.
         write_file(self.path, b"".join(lines))
+
+    def append(self, sentence: int, output: ExactOutput) -> None:
+        """Add a result, which is in the file when the call returns."""
         with self.path.open("ab") as file:
-
-            def append(sentence: int, output: ExactOutput) -> None:
-                file.write(_line({"sentence": sentence, **asdict(output)}))
-                file.flush()
-
-            yield append
+            file.write(_line({"sentence": sentence, **asdict(output)}))
 
     def _whole_lines(self) -> list[bytes]:
         """All lines but a last one that was cut off when a process was killed."""

@@ -127,14 +127,10 @@ def compare(
             say(f"{name}: scoring valid translations and near misses")
             threshold = choose_threshold(*_log_probs(translator, judged_dev))
             report.acceptance = acceptance(*_log_probs(translator, judged), threshold)
-    bleu = {
-        search: paired_bootstrap(
-            "bleu",
-            {name: report.hypotheses[search] for name, report in systems.items()},
-            references,
-        )
-        for search in SEARCHES
-    }
+    bleu = {}
+    for search in SEARCHES:
+        outputs = {name: report.hypotheses[search] for name, report in systems.items()}
+        bleu[search] = paired_bootstrap("bleu", outputs, references)
     return Comparison(systems, bleu, Provenance.now(device, models))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -104,7 +105,7 @@ def _curves(
         for name, row in systems.items()
     }
     ends = {name: value(row["exact"]) for name, row in systems.items() if exact and row["exact"]}
-    beam_curves(axes, curves, ends, dict(zip(systems, _colours(systems), strict=True)))
+    beam_curves(axes, curves, ends, _colours(systems))
     axes.set_ylabel(label)
     axes.legend()
     return figure
@@ -145,10 +146,9 @@ def beam_curves(
 def _draw_exact(systems: dict[str, Row]) -> Figure:
     """BLEU and length ratio of exact search, a bar per model."""
     figure, (left, right) = new_figure(panels=2)
-    colours = dict(zip(systems, _colours(systems), strict=True))
     for axes, label, value in ((left, "BLEU", _bleu), (right, "length ratio", _length_ratio)):
         values = {name: value(row["exact"]) for name, row in systems.items()}
-        system_bars(axes, values, colours, "%.1f" if axes is left else "%.2f")
+        system_bars(axes, values, _colours(systems), "%.1f" if axes is left else "%.2f")
         axes.set_ylabel(f"{label}, exact search")
         axes.tick_params(axis="x", rotation=20)
     return figure
@@ -207,8 +207,8 @@ def log_prob_bars(
     axes.grid(visible=False, axis="x")
 
 
-def _colours(systems: dict[str, Row]) -> list[str]:
-    return [COLOURS[index % len(COLOURS)] for index in range(len(systems))]
+def _colours(systems: dict[str, Row]) -> dict[str, str]:
+    return dict(zip(systems, cycle(COLOURS), strict=False))
 
 
 # The dial for ambiguity (`scones ibm3 measure`): a curve of every measure against the temperature.

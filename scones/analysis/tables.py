@@ -88,11 +88,8 @@ def _tables(systems: dict[str, Row]) -> Iterator[tuple[str, str, dict[str, Cell]
     if has_exact:
         note = "Share of the sentences with a proved mode for which a beam did not find it."
         errors = by_search(lambda found: percent(found["errors"]["share"]), exact=False)
-        yield (
-            "Search errors",
-            note,
-            errors | {"sentences": _proved, "outputs above the mode": _above},
-        )
+        errors |= {"sentences": _proved, "outputs above the mode": _above}
+        yield "Search errors", note, errors
     empty = by_search(lambda found: percent(found["outputs"]["empty"]))
     yield "Empty outputs", "Share of the sentences.", empty
     log_probs = by_search(lambda found: _spread(found["outputs"]["log_probs"]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -85,14 +86,10 @@ def compare(options: Compare) -> None:
         raise SconesError("--judged-dev chooses thresholds for --judged; give both.")
     sources, *references = options.texts()
     judged = read_judged(options.judged) if options.judged else []
+    judged_dev = read_judged(options.judged_dev) if options.judged_dev else []
+    say = partial(typer.echo, err=True)
     result = compare_models(
-        options.folders(),
-        sources,
-        references,
-        judged,
-        read_judged(options.judged_dev) if options.judged_dev else [],
-        options.device,
-        say=lambda text: typer.echo(text, err=True),
+        options.folders(), sources, references, judged, judged_dev, options.device, say
     )
     if output:
         write_json(output, result.to_json())
@@ -186,7 +183,8 @@ def analyze(options: Analyze) -> None:
     from scones.analysis.figures import draw
     from scones.analysis.tables import markdown
 
-    check_publishable(options.output / "analysis", "systems")
+    stem = options.output / "analysis"
+    check_publishable(stem, "systems")
     sources, *references = options.texts()
     with progress("sentences") as show:
         result = Analyzer(
@@ -201,10 +199,4 @@ def analyze(options: Analyze) -> None:
             too_long=options.too_long,
             progress=show,
         ).run()
-    publish(
-        options.output / "analysis",
-        result,
-        markdown(result),
-        lambda: draw(result, options.output),
-        options.as_json,
-    )
+    publish(stem, result, markdown(result), lambda: draw(result, options.output), options.as_json)

@@ -92,14 +92,8 @@ def fit(options: Fit) -> None:
         def show_stage(stage: str, done: int, total: int) -> None:
             show(f"{stage} iterations" if total else "pairs read", done, total)
 
-        parameters, report = fit_model(
-            corpus,
-            corpus.source_words,
-            corpus.target_words,
-            options.fit,
-            show_stage,
-            corpus.subwords,
-        )
+        words = corpus.source_words, corpus.target_words
+        parameters, report = fit_model(corpus, *words, options.fit, show_stage, corpus.subwords)
     parameters.save(options.model, overwrite=options.overwrite)
     _show(options, parameters, report.source_counts, report)
 
@@ -132,13 +126,9 @@ def import_tables(options: Import) -> None:
     from scones.text.subwords import Subwords
 
     KIND.check(options.model, options.overwrite)
-    parameters, counts = read_tables(
-        options.prefix,
-        options.source_vocabulary,
-        options.target_vocabulary,
-        Subwords.load(options.subwords) if options.subwords else None,
-        options.cut,
-    )
+    vocabularies = options.source_vocabulary, options.target_vocabulary
+    subwords = Subwords.load(options.subwords) if options.subwords else None
+    parameters, counts = read_tables(options.prefix, *vocabularies, subwords, options.cut)
     parameters.save(options.model, overwrite=options.overwrite)
     _show(options, parameters, counts)
 
@@ -224,10 +214,10 @@ def sample(options: Sample) -> None:
     from scones.ibm3.parameters import Parameters
     from scones.ibm3.sampling import Sampler, sample_store
 
-    store, output = options.store, options.output
+    store, output, pairs = options.store, options.output, options.pairs
     if (store is None) != (output is None):
         raise SconesError("--store and --output belong together; give both or neither.")
-    if store is None and (options.overwrite or options.pairs is not None):
+    if store is None and (options.overwrite or pairs is not None):
         raise SconesError("--pairs and --overwrite are for a store; give --store and --output.")
     if options.report is not None:
         check_result(options.report, "splits")
@@ -238,12 +228,7 @@ def sample(options: Sample) -> None:
     else:
         with progress("pairs") as show:
             found = sample_store(
-                store,
-                sampler,
-                output,
-                pairs=options.pairs,
-                overwrite=options.overwrite,
-                progress=show,
+                store, sampler, output, pairs=pairs, overwrite=options.overwrite, progress=show
             )
     if options.report is not None:
         options.report.parent.mkdir(parents=True, exist_ok=True)
@@ -318,8 +303,8 @@ def measure(options: Measure) -> None:
     from scones.ibm3.ambiguity import markdown, measure_over
     from scones.ibm3.parameters import Parameters
 
-    measuring, output = options.measuring, options.output
-    check_publishable(output / "ambiguity", "rows")
+    measuring, stem = options.measuring, options.output / "ambiguity"
+    check_publishable(stem, "rows")
     parameters = Parameters.load(options.model)
     measured = measure_over(
         parameters,
@@ -338,15 +323,11 @@ def measure(options: Measure) -> None:
         "versions": versions(),
         "rows": [row.to_json() for row in measured],
     }
-    output.mkdir(parents=True, exist_ok=True)
+    options.output.mkdir(parents=True, exist_ok=True)
     sizes = f"{result['sentences']:,} sentences, {measuring.samples} samples"
-    publish(
-        output / "ambiguity",
-        result,
-        markdown(measured, f"Ambiguity by temperature, {sizes}"),
-        lambda: save(output / "ambiguity.svg", ambiguity, result["rows"]),
-        options.as_json,
-    )
+    tables = markdown(measured, f"Ambiguity by temperature, {sizes}")
+    plot = stem.with_suffix(".svg")
+    publish(stem, result, tables, lambda: save(plot, ambiguity, result["rows"]), options.as_json)
 
 
 def _sources(options: Measure, parameters: Parameters) -> Any:

@@ -33,9 +33,11 @@ def info(options: Info) -> None:
         scones info pocket-de-en
         scones info store --json
     """
+    from rich.filesize import decimal
+
     facts = _facts(options.folder, options.verify)
-    sizes = {name: _size(count) for name, count in facts["files"].items()}
-    rows = list(_rows(facts | {"files": sizes, "total_bytes": _size(facts["total_bytes"])}))
+    sizes = {name: decimal(count) for name, count in facts["files"].items()}
+    rows = list(_rows(facts | {"files": sizes, "total_bytes": decimal(facts["total_bytes"])}))
     width = min(40, max(len(name) for name, _ in rows)) + 2
     lines = [printable(f"{name:{width}}{value}").rstrip() for name, value in rows]
     answer(options.as_json, facts, *lines)
@@ -161,10 +163,3 @@ def _shown(name: str, value: Any) -> str:
     if isinstance(value, int) and name != "seed":
         return f"{value:,}"
     return str(value)[:16] if re.fullmatch("[0-9a-f]{64}", str(value)) else str(value)
-
-
-def _size(count: int) -> str:
-    if count < 1000:
-        return f"{count} bytes"
-    power = min(3, (len(str(count)) - 1) // 3)
-    return f"{count / 1000**power:,.1f} {'_kMG'[power]}B"

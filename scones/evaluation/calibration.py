@@ -50,9 +50,8 @@ def features(
         min(terms),
         math.log(count),
         math.log(source + 1),  # beside the length: how much of it was said
-        math.log(
-            max(1, len(text.strip())) / count
-        ),  # words that the vocabulary knows are few pieces
+        # Words that the vocabulary knows are few pieces.
+        math.log(max(1, len(text.strip())) / count),
         math.log(ambiguity),
         doubt,
     ]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scones.errors import SconesError, optional_import
 
@@ -49,7 +49,7 @@ class Score:
 
 def bleu(hypotheses: Texts, references: ReferenceSets, *, tokenize: str = "13a") -> Score:
     """Corpus BLEU from 0 to 100, higher is better."""
-    return _sacrebleu_score("bleu", hypotheses, references, tokenize)
+    return score("bleu", hypotheses, references, tokenize=tokenize)
 
 
 def score(
@@ -67,13 +67,19 @@ def score(
     `tokenize` matters to BLEU only, `checkpoint` to BLEURT and COMET, `sources` to COMET.
     """
     check_metric(metric)
-    if metric in SACREBLEU_METRICS:
-        return _sacrebleu_score(metric, hypotheses, references, tokenize)
-
     check_references(hypotheses, references)
-    learned = load_learned(metric, checkpoint)
-    value = fmean(learned.sentence_scores(hypotheses, references, sources))
-    return Score(learned.name, value, f"nrefs:1|{learned.signature}")
+    if metric in LEARNED_METRICS:
+        learned = load_learned(metric, checkpoint)
+        value = fmean(learned.sentence_scores(hypotheses, references, sources))
+        return Score(learned.name, value, learned.signature)
+    scorer = sacrebleu_metric(metric, references, tokenize=tokenize)
+    result = scorer.corpus_score(hypotheses, None)
+    return Score(
+        name=result.name,
+        value=float(result.score),
+        signature=str(scorer.get_signature()),
+        length_ratio=float(result.ratio) if metric == "bleu" else None,
+    )
 
 
 def sentence_chrf(hypotheses: Texts, references: ReferenceSets) -> list[float]:
@@ -91,16 +97,14 @@ def sentence_chrf(hypotheses: Texts, references: ReferenceSets) -> list[float]:
 def sacrebleu_metric(metric: str, references: ReferenceSets, *, tokenize: str = "13a") -> Metric:
     """sacreBLEU's own object for `metric`, with the references already counted in it."""
     # Late, so that a command line that only mentions metrics starts at once.
-    from sacrebleu.metrics.bleu import BLEU
-    from sacrebleu.metrics.chrf import CHRF
-    from sacrebleu.metrics.ter import TER
+    from sacrebleu.metrics import METRICS
 
     if tokenize not in TOKENIZERS:
         raise SconesError(f"The tokenizer {tokenize!r} is unknown; use {_listed(TOKENIZERS)}.")
-    if metric == "bleu":
-        return BLEU(tokenize=tokenize, references=references)  # type: ignore[arg-type]
     # sacreBLEU documents None as a missing reference, but its types do not say so.
-    return (CHRF if metric == "chrf" else TER)(references=references)  # type: ignore[arg-type]
+    kind: Any = METRICS[metric.upper()]
+    settings = {"tokenize": tokenize} if metric == "bleu" else {}
+    return kind(references=references, **settings)
 
 
 def check_metric(metric: str) -> None:
@@ -128,20 +132,6 @@ def check_references(hypotheses: Texts, references: ReferenceSets) -> None:
     for number, texts in enumerate(zip(*references, strict=True), start=1):
         if all(text is None for text in texts):
             raise SconesError(f"Sentence {number} has no reference in any set; give it one.")
-
-
-def _sacrebleu_score(
-    metric: str, hypotheses: Texts, references: ReferenceSets, tokenize: str = "13a"
-) -> Score:
-    check_references(hypotheses, references)
-    scorer = sacrebleu_metric(metric, references, tokenize=tokenize)
-    result = scorer.corpus_score(hypotheses, None)
-    return Score(
-        name=result.name,
-        value=float(result.score),
-        signature=str(scorer.get_signature()),
-        length_ratio=float(result.ratio) if metric == "bleu" else None,
-    )
 
 
 def _listed(names: Texts | dict[str, str]) -> str:
@@ -255,4 +245,4 @@ def _signature(checkpoint: str, package: str) -> str:
         version = metadata.version(package)
     except metadata.PackageNotFoundError:
         version = "unknown"
-    return f"checkpoint:{checkpoint}|version:{version}"
+    return f"nrefs:1|checkpoint:{checkpoint}|version:{version}"

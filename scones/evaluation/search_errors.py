@@ -157,23 +157,18 @@ def analyze(
     references: ReferenceSets,
 ) -> Analysis:
     """Compare what beams of several sizes and exact search gave for the same sentences."""
-    for outputs in [run.outputs for run in beams.values()] + ([] if exact is None else [exact]):
-        if len(outputs) != len(references[0]):
+    for found in [run.outputs for run in beams.values()] + ([] if exact is None else [exact]):
+        if len(found) != len(references[0]):
             raise SconesError(
-                f"A search gave {len(outputs):,} outputs for {len(references[0]):,} references; "
+                f"A search gave {len(found):,} outputs for {len(references[0]):,} references; "
                 "the numbers must be equal."
             )
-    return Analysis(
-        {
-            str(size): BeamFigures(
-                _output_figures(run.outputs, references),
-                run.seconds,
-                None if exact is None else search_errors(run.outputs, exact),
-            )
-            for size, run in sorted(beams.items())
-        },
-        None if exact is None else _exact_figures(exact, references),
-    )
+    figures = {}
+    for size, run in sorted(beams.items()):
+        errors = None if exact is None else search_errors(run.outputs, exact)
+        outputs = _output_figures(run.outputs, references)
+        figures[str(size)] = BeamFigures(outputs, run.seconds, errors)
+    return Analysis(figures, None if exact is None else _exact_figures(exact, references))
 
 
 def search_errors(outputs: Sequence[Output], exact: Sequence[ExactOutput]) -> SearchErrors:

@@ -87,24 +87,18 @@ def paired_bootstrap(
         raise SconesError("There is nothing to evaluate: no systems were given.")
     for hypotheses in systems.values():
         check_references(hypotheses, references)
-    drawing = f"bs:{resamples}|seed:{seed}"
     if metric in SACREBLEU_METRICS:
-        measure = _sacrebleu_measure(metric, references, tokenize, drawing)
+        measure = _sacrebleu_measure(metric, references, tokenize)
     else:
-        scorer = load_learned(metric, checkpoint)
-        measure = _learned_measure(scorer, references, sources, drawing)
+        measure = _learned_measure(load_learned(metric, checkpoint), references, sources)
     return _compare(measure, systems, resamples, seed)
 
 
-def _sacrebleu_measure(
-    metric: str, references: ReferenceSets, tokenize: str, drawing: str
-) -> _Measure:
+def _sacrebleu_measure(metric: str, references: ReferenceSets, tokenize: str) -> _Measure:
     scorer = sacrebleu_metric(metric, references, tokenize=tokenize)
-    signature = str(scorer.get_signature())
-    number_of_references, settings = signature.split("|", 1)
     return _Measure(
         name=SACREBLEU_METRICS[metric],
-        signature=f"{number_of_references}|{drawing}|{settings}",
+        signature=str(scorer.get_signature()),
         # Private to sacreBLEU, but the only door to chrF's counts; the tests keep watch over it.
         statistics=lambda hypotheses: scorer._extract_corpus_statistics(hypotheses, None),
         value=lambda sums: float(scorer._compute_score_from_stats(list(sums)).score),
@@ -112,11 +106,11 @@ def _sacrebleu_measure(
 
 
 def _learned_measure(
-    scorer: LearnedMetric, references: ReferenceSets, sources: Texts | None, drawing: str
+    scorer: LearnedMetric, references: ReferenceSets, sources: Texts | None
 ) -> _Measure:
     return _Measure(
         name=scorer.name,
-        signature=f"nrefs:1|{drawing}|{scorer.signature}",
+        signature=scorer.signature,
         # A mean as a score of sums: the scores' sum over the number of sentences.
         statistics=lambda hypotheses: [
             (score, 1.0) for score in scorer.sentence_scores(hypotheses, references, sources)
@@ -129,35 +123,30 @@ def _compare(
     measure: _Measure, systems: Mapping[str, Sequence[str]], resamples: int, seed: int
 ) -> list[SystemResult]:
     # N sentences, S systems, K statistics, R resamples.
-    statistics_NSK = np.stack(
-        [np.asarray(measure.statistics(texts), dtype=np.float64) for texts in systems.values()],
-        axis=1,
-    )
+    statistics = [np.asarray(measure.statistics(texts), np.float64) for texts in systems.values()]
+    statistics_NSK = np.stack(statistics, axis=1)
     # Statistics add up over sentences, so a draw is scored from sums, never from texts again.
     scores_S = _scores(measure, statistics_NSK.sum(axis=0))
     random, sentences = np.random.default_rng(seed), len(statistics_NSK)
     # One draw at a time, so that memory stays small.
-    resampled_SR = np.array(
-        [
-            _scores(measure, statistics_NSK[random.choice(sentences, sentences)].sum(axis=0))
-            for _ in range(resamples)
-        ]
-    ).T
-    results = []
-    for index, name in enumerate(systems):
-        low, high = _interval(resampled_SR[index])
+    draws = (random.choice(sentences, sentences) for _ in range(resamples))
+    resampled_RS = [_scores(measure, statistics_NSK[draw].sum(axis=0)) for draw in draws]
+    resampled_SR = np.array(resampled_RS).T
+    number_of_references, settings = measure.signature.split("|", 1)
+    signature = f"{number_of_references}|bs:{resamples}|seed:{seed}|{settings}"
+    results: list[SystemResult] = []
+    for name, score, resampled_R in zip(systems, scores_S, resampled_SR, strict=True):
+        low, high = _interval(resampled_R)
         results.append(
             SystemResult(
                 system=name,
                 metric=measure.name,
-                score=scores_S[index],
-                mean=float(resampled_SR[index].mean()),
+                score=score,
+                mean=float(resampled_R.mean()),
                 low=low,
                 high=high,
-                p=p_value(resampled_SR[index] - resampled_SR[0], scores_S[index] - scores_S[0])
-                if index > 0
-                else None,
-                signature=measure.signature,
+                p=p_value(resampled_R - resampled_SR[0], score - scores_S[0]) if results else None,
+                signature=signature,
             )
         )
     return results

@@ -28,10 +28,6 @@ from scones.ibm3.parameters import ANY
 from scones.ibm3.sampling import ATTEMPTS, DROPPED, SEEN, Outcome
 
 _VACANT = -1
-_TRANSLATED = int(Outcome.TRANSLATED)
-_SOURCE_TOO_LONG = int(Outcome.SOURCE_TOO_LONG)
-_TARGET_TOO_LONG = int(Outcome.TARGET_TOO_LONG)
-_EMPTY = int(Outcome.EMPTY)
 
 
 class Alias(NamedTuple):
@@ -59,6 +55,7 @@ class Tables(NamedTuple):
     """All that the process draws from."""
 
     oov_policy: NDArray[np.int32]
+    """Of the source words, and behind them of NULL."""
     fertilities: Alias
     translations: Alias
     words: NDArray[np.int32]
@@ -145,8 +142,7 @@ def _temper(probs, exponent, weights):
             weight = 0.0  # the first of equal ones
         weights[k] = weight
         total += weight
-    for k in range(len(probs)):
-        weights[k] /= total
+    weights /= total
     return True
 
 
@@ -162,7 +158,10 @@ def _entropy(weights, total):
 
 @_compiled
 def _fill_alias(weights, keeps, others):
-    """Share a distribution out to equal cells, each for itself and at most one other."""
+    """Share a distribution out to equal cells, each for itself and at most one other.
+
+    Until a cell gets another, it is all for itself: `keeps` begins with ones.
+    """
     size = len(weights)
     # A cell that has less than its equal share is filled up by one that has more; what is left of
     # that one is then treated in the same way.
@@ -188,10 +187,6 @@ def _fill_alias(weights, keeps, others):
             rich += 1
             order[poor] = giver
             poor += 1
-    for k in range(poor):  # left over by rounding alone
-        keeps[order[k]] = 1.0
-    for k in range(rich, size):
-        keeps[order[k]] = 1.0
 
 
 @_compiled
@@ -248,11 +243,7 @@ def _binomial(rng, trials, p1):
 @_compiled
 def _word(rng, tables, word):
     """Draw a translation of a source word, or of NULL."""
-    policy = SEEN
-    if word < 0:
-        policy = -2 - word
-    elif word < len(tables.oov_policy):
-        policy = tables.oov_policy[word]
+    policy = tables.oov_policy[word] if word >= 0 else -2 - word
     return tables.words[_draw(rng, tables.translations, word)] if policy == SEEN else policy
 
 
@@ -350,7 +341,7 @@ def _fill(rng, tables, source, fertilities, target, origins, measured):
             target[position] = _word(rng, tables, source[i])
             origins[position] = i + 1
     # From left to right: NULL's words all have one distribution, so that their order is no choice.
-    null = len(tables.oov_policy)
+    null = len(tables.oov_policy) - 1
     for position in range(len(target)):
         if target[position] == _VACANT:
             target[position] = _word(rng, tables, null)
@@ -363,20 +354,20 @@ def _sample(rng, tables, source, target, origins, measured):
     """Sample a sentence; gives the outcome, the length, and the entropy of positions."""
     limit = len(target)
     if len(source) > limit:
-        return _SOURCE_TOO_LONG, 0, 0.0
+        return Outcome.SOURCE_TOO_LONG, 0, 0.0
     # A target that does not fit is drawn again as a whole; cutting it would bend the distribution.
     fertilities = np.empty(len(source), np.int32)
     for _ in range(ATTEMPTS):
         words = _fertilities(rng, tables, source, fertilities)
         length = words + _binomial(rng, words, tables.p1)
         if length == 0:
-            return _EMPTY, 0, 0.0
+            return Outcome.EMPTY, 0, 0.0
         if length <= limit:
             entropy = _fill(
                 rng, tables, source, fertilities, target[:length], origins[:length], measured
             )
-            return _TRANSLATED, length, entropy
-    return _TARGET_TOO_LONG, 0, 0.0
+            return Outcome.TRANSLATED, length, entropy
+    return Outcome.TARGET_TOO_LONG, 0, 0.0
 
 
 @_compiled

@@ -15,22 +15,14 @@ from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scones.errors import SconesError, optional_import
 from scones.ibm3.options import FitOptions
-from scones.ibm3.parameters import (
-    Distortions,
-    Parameters,
-    Probs,
-    Translations,
-    pack_distortions,
-    pack_fertilities,
-    pack_translations,
-)
+from scones.ibm3.parameters import Packed, Parameters, pack
 from scones.text import reading
 from scones.text.store import TokenStore
 from scones.text.subwords import Subwords
@@ -48,6 +40,7 @@ _NOTHING = 1e-9
 _RECORDS_AT_ONCE = 1 << 22
 _LINES_AT_ONCE = 10_000
 
+Item = TypeVar("Item")
 Pair = tuple[Sequence[int] | NDArray[Any], Sequence[int] | NDArray[Any]]
 Progress = Callable[[str, int, int], None]
 """Told the stage, what is done of it (iterations or pairs), and of how many (0: unknown)."""
@@ -63,9 +56,9 @@ class StorePairs:
         self._limit = limit
 
     def __iter__(self) -> Iterator[Pair]:
-        for index in range(len(self._pairs)):
-            if _is_chosen(index, len(self._pairs), self._limit):
-                yield self._pairs.source(index), self._pairs.target(index)
+        total = len(self._pairs)
+        for index in _evenly(range(total), total, self._limit):
+            yield self._pairs.source(index), self._pairs.target(index)
 
 
 class FilePairs:
@@ -96,11 +89,7 @@ class FilePairs:
         )
 
     def __iter__(self) -> Iterator[Pair]:
-        chosen = (
-            texts
-            for number, texts in enumerate(self._texts())
-            if _is_chosen(number, self._lines, self._limit)
-        )
+        chosen = _evenly(self._texts(), self._lines, self._limit)
         while some := list(islice(chosen, _LINES_AT_ONCE)):
             sources, targets = zip(*some, strict=True)
             yield from zip(self._encode(0, sources), self._encode(1, targets), strict=True)
@@ -122,11 +111,12 @@ class FilePairs:
             yield pair[0].decode(), pair[1].decode()
 
 
-def _is_chosen(index: int, total: int, limit: int | None) -> bool:
-    """Whether this is one of `limit` indices that are spread evenly over `total`."""
-    if limit is None or limit >= total:
-        return True
-    return (index + 1) * limit // total > index * limit // total
+def _evenly(items: Iterable[Item], total: int, limit: int | None) -> Iterator[Item]:
+    """`limit` of the items, spread evenly over all of them, of which there are `total`."""
+    limit = total if limit is None else min(limit, total)
+    for index, item in enumerate(items):
+        if (index + 1) * limit // total > index * limit // total:
+            yield item
 
 
 @dataclass
@@ -143,9 +133,10 @@ class Stage:
 class FitReport:
     """What went in, how it went, what was cut off."""
 
-    pairs: int
-    left_out: dict[str, int]
     source_counts: NDArray[np.int64]
+    """Of the words of the pairs that are fitted to, by our numbers."""
+    pairs: int = 0
+    left_out: dict[str, int] = field(default_factory=lambda: {"empty": 0, "too long": 0})
     stages: list[Stage] = field(default_factory=list)
     lost: dict[str, float] = field(default_factory=dict)
     """The probability that pruning took, on average over the words of the source text."""
@@ -173,15 +164,15 @@ def fit(
     """
     options = options or FitOptions()
     corpus = TrainingPairs(pairs, len(source_words), len(target_words), options, progress)
-    report = FitReport(corpus.pairs, corpus.left_out, corpus.source_counts, corpus.stages)
+    report = corpus.report
     model = estimate(corpus, options)
     begin = time.perf_counter()
-    packed = _packed(model, len(source_words), options, report)
+    packed, p1 = _packed(model, options, report)
     report.stages.append(Stage("tables", time.perf_counter() - begin))
     report.peak_memory = _peak_memory()
     facts = {"made_by": f"sil-thot {version('sil-thot')}", "options": asdict(options)}
     facts |= report.to_json()
-    return Parameters(source_words, target_words, *packed, subwords, facts), report
+    return Parameters(source_words, target_words, *packed, p1, subwords, facts), report
 
 
 def import_thot() -> Any:
@@ -190,7 +181,10 @@ def import_thot() -> Any:
 
 
 class TrainingPairs:
-    """The pairs, in sil-thot, and a sample of them; `model` is the first model, not yet trained."""
+    """The pairs, in sil-thot, and a sample of them; `model` is the first model, not yet trained.
+
+    `report` says what went in, and how the training went.
+    """
 
     def __init__(
         self,
@@ -203,34 +197,28 @@ class TrainingPairs:
         begin = time.perf_counter()
         self._progress = progress
         self.model = import_thot().Ibm1AlignmentModel()
-        self.pairs = 0
-        self.left_out = {"empty": 0, "too long": 0}
-        # By our numbers; what is left out does not count.
-        self.source_counts = np.zeros(sources, np.int64)
+        self.report = report = FitReport(np.zeros(sources, np.int64))
         # Words of one length, since sil-thot smooths fertilities among words of equal length.
         digits = len(str(max(sources, targets)))
         self._names = [f"{number:0{digits}}" for number in range(max(sources, targets))]
         for source, target in pairs:
             self._add(source, target, options.max_length)
-            if self.pairs and self.pairs % 1000 == 0:
-                progress("read", self.pairs, 0)
-        if not self.pairs:
-            raise SconesError(
-                "There is no pair of sentences to fit IBM Model 3 to: "
-                + ", ".join(f"{count:,} are {reason}" for reason, count in self.left_out.items())
-                + "."
-            )
-        self.stages = [Stage("read", time.perf_counter() - begin)]
+            if report.pairs and report.pairs % 1000 == 0:
+                progress("read", report.pairs, 0)
+        if not report.pairs:
+            why = ", ".join(f"{count:,} are {reason}" for reason, count in report.left_out.items())
+            raise SconesError(f"There is no pair of sentences to fit IBM Model 3 to: {why}.")
+        report.stages.append(Stage("read", time.perf_counter() - begin))
         self.sample = self._sample()
 
     def _add(self, source: Any, target: Any, max_length: int) -> None:
         if not len(source) or not len(target):
-            self.left_out["empty"] += 1
+            self.report.left_out["empty"] += 1
         elif max(len(source), len(target)) > max_length:
-            self.left_out["too long"] += 1
+            self.report.left_out["too long"] += 1
         else:
-            self.pairs += 1
-            np.add.at(self.source_counts, source, 1)
+            self.report.pairs += 1
+            np.add.at(self.report.source_counts, source, 1)
             names = self._names
             # The models that follow share the pairs that the first one holds.
             self.model.add_sentence_pair([names[i] for i in source], [names[j] for j in target])
@@ -238,8 +226,8 @@ class TrainingPairs:
     def _sample(self) -> list[tuple[list[str], list[str]]]:
         """Pairs from all over the corpus, the long ones aside."""
         # Evenly spread: text is often sorted by where it comes from.
-        step = max(1, self.pairs // SAMPLED_PAIRS)
-        some = (self.model.get_sentence_pair(number) for number in range(0, self.pairs, step))
+        numbers = range(0, self.report.pairs, max(1, self.report.pairs // SAMPLED_PAIRS))
+        some = (self.model.get_sentence_pair(number) for number in numbers)
         return [(x, y) for x, y, _ in some if max(len(x), len(y)) <= SAMPLED_LENGTH]
 
     def log_prob(self, model: Any) -> float | None:
@@ -265,7 +253,7 @@ class TrainingPairs:
             self._progress(name, iteration + 1, iterations)
         model.end_training()
         stage.seconds = time.perf_counter() - begin
-        self.stages.append(stage)
+        self.report.stages.append(stage)
 
 
 def estimate(corpus: TrainingPairs, options: FitOptions) -> Any:
@@ -334,43 +322,27 @@ def _read(prefix: Path, ending: str, kind: np.dtype[Any]) -> tuple[Records, NDAr
     return np.concatenate(records), np.concatenate(probs)
 
 
-def _packed(
-    model: Any, rows: int, options: FitOptions, report: FitReport
-) -> tuple[Translations, Probs, Distortions, float]:
+def _packed(model: Any, options: FitOptions, report: FitReport) -> tuple[Packed, float]:
     """Read sil-thot's tables t, n, d and p1, with our numbers of words, and prune them."""
     tables = Tables(model)
+    t, n = tables.translations, tables.fertilities
     sources = _our_numbers(model.get_src_word, model.src_vocab_size)
     targets = _our_numbers(model.get_trg_word, model.trg_vocab_size)
-    sources[NULL] = rows  # behind the last source word
-    translations, lost_t = pack_translations(
-        sources[tables.translations["source"]],
-        targets[tables.translations["target"]],
-        tables.translation_probs,
-        rows + 1,
+    sources[NULL] = len(report.source_counts)  # behind the last source word
+    packed, report.lost = pack(
+        (sources[t["source"]], targets[t["target"]], tables.translation_probs),
+        (sources[n["source"]], n["fertility"], tables.fertility_probs),
+        (tables.distortions, tables.distortion_probs),
+        report.source_counts,
         options,
     )
-    fertilities, lost_n = pack_fertilities(
-        sources[tables.fertilities["source"]],
-        tables.fertilities["fertility"],
-        tables.fertility_probs,
-        rows,
-        options,
-    )
-    real = tables.distortions[:, 0] > 0  # sil-thot keeps a row of NULL, and never asks it
-    distortions = pack_distortions(tables.distortions[real], tables.distortion_probs[real])
-    # By how often words occur: pruning a rare word's row matters little.
-    weights = report.source_counts / report.source_counts.sum()
-    report.lost = {
-        "t": float(lost_t[:rows] @ weights),
-        "t of NULL": float(lost_t[rows]),
-        "n": float(lost_n @ weights),
-    }
+    translations, _, distortions = packed
     report.sizes = {
         "source words": int((report.source_counts > 0).sum()),
         "translations": len(translations.words),
         "places": len(distortions.probs),
     }
-    return translations, fertilities, distortions, tables.p1
+    return packed, tables.p1
 
 
 def _our_numbers(word: Callable[[int], str], size: int) -> NDArray[np.int64]:

@@ -24,13 +24,7 @@ from numpy.typing import NDArray
 
 from scones.errors import SconesError
 from scones.ibm3.options import Cut
-from scones.ibm3.parameters import (
-    ANY,
-    Parameters,
-    pack_distortions,
-    pack_fertilities,
-    pack_translations,
-)
+from scones.ibm3.parameters import ANY, Parameters, pack
 from scones.text.reading import read_texts
 from scones.text.subwords import Subwords
 
@@ -71,16 +65,16 @@ class Vocabulary:
                 case [number, word, count] if number.isdecimal() and count.isdecimal():
                     pass
                 case _:
-                    raise _wrong(path, line, "is not a number, a word and a count")
+                    raise _wrong(path, "is not a number, a word and a count", line)
             if int(number) in found or not NULL < int(number) < 1 << 31:
                 raise _wrong(
-                    path, line, f"has the number {number}, which is taken or no number of a word"
+                    path, f"has the number {number}, which is taken or no number of a word", line
                 )
             # It stands for no piece, and no table of a model fitted to pieces names it.
             if subwords and (int(number), word) == UNKNOWN:
                 continue
             if subwords and word not in known:
-                raise _wrong(path, line, f"has the word {word!r}, no piece of the subword model")
+                raise _wrong(path, f"has the word {word!r}, no piece of the subword model", line)
             found[int(number)] = word, int(count)
         theirs = sorted(found)
         words = pieces or [found[number][0] for number in theirs]
@@ -104,9 +98,9 @@ class Vocabulary:
         if len(bad := np.flatnonzero(result < 0)):
             raise _wrong(
                 place,
-                int(bad[0]) + 1,
                 f"has the number {numbers[bad[0]]}, which is no word of {self.path}; give the "
                 "vocabularies of this model, each as what it is",
+                int(bad[0]) + 1,
             )
         return result
 
@@ -122,30 +116,29 @@ def import_tables(
     cut = cut or Cut()
     source = Vocabulary.read(source_vocabulary, subwords)
     target = Vocabulary.read(target_vocabulary, subwords)
-    rows = len(source.words)
     t, n, d = (Path(f"{prefix}.{name}3.final") for name in "tnd")
 
     entries = _read(t, 3)
-    sources = source.numbers(entries[:, 0], t, null=rows)
+    sources = source.numbers(entries[:, 0], t, null=len(source.words))
     _check_sums(t, sources, entries[:, 2])
     targets = target.numbers(entries[:, 1], t)
-    translations, lost_t = pack_translations(sources, targets, entries[:, 2], rows + 1, cut)
 
     table = _read(n, None)
     width, probs = table.shape[1] - 1, table[:, 1:].ravel()
     words = np.repeat(source.numbers(table[:, 0], n), width)
     _check_sums(n, words, probs)
     numbers = np.tile(np.arange(width), len(table))
-    fertilities, lost_n = pack_fertilities(words, numbers, probs, rows, cut)
 
-    distortions = pack_distortions(*_read_distortions(d))
-    weights = source.counts / max(1, source.counts.sum())
-    lost = {"t": float(lost_t[:rows] @ weights), "n": float(lost_n @ weights)}
+    packed, lost = pack(
+        (sources, targets, entries[:, 2]),
+        (words, numbers, probs),
+        _read_distortions(d),
+        source.counts,
+        cut,
+    )
     facts = {"made_by": "GIZA++", "tables": str(prefix), "lost": lost}
     p1 = _read_p1(Path(f"{prefix}.p0_3.final"))
-    parameters = Parameters(
-        source.words, target.words, translations, fertilities, distortions, p1, subwords, facts
-    )
+    parameters = Parameters(source.words, target.words, *packed, p1, subwords, facts)
     return parameters, source.counts
 
 
@@ -158,7 +151,6 @@ def _read_distortions(path: Path) -> tuple[NDArray[np.int64], Table]:
     for wrong in np.flatnonzero(outside):
         raise _wrong(
             path,
-            None,
             f"puts a word at place {j[wrong]} of {target[wrong]}, from the one at {i[wrong]} of "
             f"{source[wrong]}; it should hold j, i, l, m up to {LONGEST:,} and a probability",
         )
@@ -174,10 +166,10 @@ def _read_distortions(path: Path) -> tuple[NDArray[np.int64], Table]:
 def _read_p1(path: Path) -> float:
     table = _read(path, 1)
     if len(table) != 1:
-        raise _wrong(path, None, f"holds {len(table)} numbers instead of one, p0")
+        raise _wrong(path, f"holds {len(table)} numbers instead of one, p0")
     p0 = float(table[0, 0])
     if not 0 < p0 <= 1:
-        raise _wrong(path, 1, f"holds {p0:g}, which is no probability above 0")
+        raise _wrong(path, f"holds {p0:g}, which is no probability above 0", 1)
     return 1 - p0
 
 
@@ -210,15 +202,15 @@ def _first_problem(path: Path, columns: int | None) -> SconesError:
                 continue  # as the fast reader does
             columns = columns or max(2, len(parts))
             if len(parts) != columns:
-                return _wrong(path, line, f"has {len(parts)} columns instead of {columns}")
+                return _wrong(path, f"has {len(parts)} columns instead of {columns}", line)
             for part in parts:
                 try:
                     good = 0 <= float(part) < math.inf
                 except ValueError:
                     good = False
                 if not good:
-                    return _wrong(path, line, f"has {part!r} where a number of 0 or more is due")
-    return _wrong(path, None, "is empty" if not line else "is not a table of numbers")
+                    return _wrong(path, f"has {part!r} where a number of 0 or more is due", line)
+    return _wrong(path, "is empty" if not line else "is not a table of numbers")
 
 
 def _check_sums(path: Path, rows: NDArray[np.int64], probs: Table) -> None:
@@ -229,13 +221,12 @@ def _check_sums(path: Path, rows: NDArray[np.int64], probs: Table) -> None:
         line = int(np.flatnonzero(rows == sums.argmax())[0])
         raise _wrong(
             path,
-            None,
             f"has probabilities that sum to {sums.max():.3g} where they should to 1 (entry "
             f"{line + 1:,} and those with the same condition); its columns must stand as GIZA++ "
             "writes them",
         )
 
 
-def _wrong(path: Path, line: int | None, problem: str) -> SconesError:
+def _wrong(path: Path, problem: str, line: int | None = None) -> SconesError:
     place = f"{path}, line {line:,}" if line else f"{path}"
     return SconesError(f"{place} {problem}.")

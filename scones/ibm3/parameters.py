@@ -63,6 +63,8 @@ _REMEDY = "make the model again"
 _damaged = partial(damaged, remedy=_REMEDY)
 
 Numbers = NDArray[Any]
+Entries = tuple[Numbers, Numbers, Numbers]
+"""Two conditions of a table's entries, the number of the source word first; and probabilities."""
 Probs = NDArray[np.float32]
 Example = tuple[str, list[tuple[str, float]]]
 """A source word, and its most probable translations."""
@@ -256,6 +258,29 @@ def _words(path: Path, count: int) -> list[str]:
 # say what share of each row was cut off.
 
 
+Packed = tuple[Translations, Probs, Distortions]
+
+
+def pack(
+    t: Entries, n: Entries, d: tuple[Numbers, Numbers], counts: NDArray[np.int64], cut: Cut
+) -> tuple[Packed, dict[str, float]]:
+    """Pack all tables; gives also what pruning took, on average over the words of a text.
+
+    `counts` says how often each source word occurs in it.
+    """
+    rows = len(counts)
+    translations, lost_t = pack_translations(*t, rows + 1, cut)
+    fertilities, lost_n = pack_fertilities(*n, rows, cut)
+    # By how often words occur: pruning a rare word's row matters little.
+    weights = counts / max(1, counts.sum())
+    lost = {
+        "t": float(lost_t[:rows] @ weights),
+        "t of NULL": float(lost_t[rows]),
+        "n": float(lost_n @ weights),
+    }
+    return (translations, fertilities, pack_distortions(*d)), lost
+
+
 def pack_translations(
     sources: Numbers, targets: Numbers, probs: Numbers, rows: int, cut: Cut
 ) -> tuple[Translations, NDArray[np.float64]]:
@@ -270,19 +295,14 @@ def pack_translations(
     order = np.lexsort((targets, -probs, sources))
     sources, targets, probs = sources[order], targets[order], probs[order]
     before = np.bincount(sources, probs, rows)
-    ends = np.cumsum(np.bincount(sources, minlength=rows))
     # The rank of each entry in its row.
-    rank = np.arange(len(sources)) - (ends - np.bincount(sources, minlength=rows))[sources]
+    rank = np.arange(len(sources)) - np.searchsorted(sources, np.arange(rows))[sources]
     kept = (rank == 0) | ((probs >= cut.threshold * before[sources]) & (rank < cut.best))
     sources, targets, probs = sources[kept], targets[kept], probs[kept]
     after = np.bincount(sources, probs, rows)
-    begins = np.concatenate(([0], np.cumsum(np.bincount(sources, minlength=rows))))
-    table = Translations(
-        begins.astype(np.int64),
-        targets.astype(np.int32),
-        (probs / after[sources]).astype(np.float32),
-    )
-    return table, _lost(before, after)
+    begins = np.searchsorted(sources, np.arange(rows + 1))
+    packed = (probs / after[sources]).astype(np.float32)
+    return Translations(begins, targets.astype(np.int32), packed), _lost(before, after)
 
 
 def pack_fertilities(
@@ -304,8 +324,11 @@ def pack_fertilities(
 
 
 def pack_distortions(entries: Numbers, probs: Numbers) -> Distortions:
-    """Put the entries (i, l, m, j) of d, a row each, into blocks by lengths; no i is 0."""
-    kept = probs > 0
+    """Put the entries (i, l, m, j) of d, a row each, into blocks by lengths.
+
+    Those of NULL, with an i of 0, are left out: its words go where there is room.
+    """
+    kept = (probs > 0) & (entries[:, 0] > 0)
     i, source, target, j = entries[kept].astype(np.int64).T
     lengths = (int(source.max(initial=ANY)) + 1, int(target.max(initial=0)) + 1)
     rows = np.zeros(lengths, np.int32)

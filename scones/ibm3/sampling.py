@@ -254,7 +254,7 @@ class Sampler:
         null_translates = t.of(self.parameters.null)[1].any()
         self.p1 = float(self.parameters.p1) if null_translates else 0.0
         self._tables = self._compiled.Tables(
-            _fixed(self.vocabulary.oov_policy, np.int32),
+            _fixed(np.append(self.vocabulary.oov_policy, SEEN), np.int32),
             fertilities,
             translations,
             _fixed(t.words, np.int32),
@@ -265,7 +265,8 @@ class Sampler:
     def _alias(
         self, begins: NDArray[Any], probs: NDArray[Any], exponent: float
     ) -> tuple[Any, NDArray[np.float64]]:
-        # A row of nothing but zeros stays as it is here, and is never drawn from.
+        # A row of nothing but zeros stays as it is here, and is never drawn from; so does a cell
+        # that is all for itself.
         keeps, others = np.ones(len(probs), np.float32), np.zeros(len(probs), np.int32)
         entropies = np.zeros(len(begins) - 1)
         begins, probs = _fixed(begins, np.int64), _fixed(probs, np.float32)
@@ -327,21 +328,11 @@ class Sampler:
         targets, origins = (np.empty((rows, self.max_length), np.int32) for _ in range(2))
         lengths, outcomes = np.empty(rows, np.int64), np.empty(rows, np.int8)
         entropies = np.empty(rows)
-        self._share(
-            self._compiled.sample_rows,
-            rows,
-            self._tables,
-            np.uint64(self.seed),
-            np.uint64(first_number),
-            _fixed(tokens, np.int32),
-            _fixed(begins, np.int64),
-            targets,
-            origins,
-            lengths,
-            outcomes,
-            entropies,
-            measured,
-        )
+        numbers = (np.uint64(self.seed), np.uint64(first_number))
+        sources = (_fixed(tokens, np.int32), _fixed(begins, np.int64))
+        found = (targets, origins, lengths, outcomes, entropies)
+        arguments = (self._tables, *numbers, *sources, *found, measured)
+        self._share(self._compiled.sample_rows, rows, *arguments)
         ends = np.cumsum(lengths)
         flat = []
         for rows_of_words in (targets, origins):
