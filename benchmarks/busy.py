@@ -62,7 +62,9 @@ class Contender:
         if self.threads is not None:
             environment["OMP_NUM_THREADS"] = str(self.threads)
         command = [sys.executable, *map(str, words)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        done = subprocess.run(  # Python looks into the folder that it is started in first
+            command, env=environment, capture_output=True, text=True, check=True, cwd=self.checkout
+        )
         measured: dict[str, float] = json.loads(done.stdout)
         return measured
 
@@ -114,19 +116,17 @@ def measure(
     contenders: dict[str, Contender], options: argparse.Namespace
 ) -> dict[str, dict[str, list[float]]]:
     """Let all of them take turns at everything."""
-    tasks: dict[str, Callable[[Contender], float]] = {}
-    for way in WAYS:
-        if options.speedup:
-            tasks[f"sentences/s, {way}"] = lambda one, way=way: one.rate(way, options)
-        else:
-            tasks[f"ms, {way}"] = lambda one, way=way: one.sentence(way, options)
+    what, task = ("sentences/s", Contender.rate) if options.speedup else ("ms", Contender.sentence)
+    tasks: dict[str, Callable[[Contender], float]] = {
+        f"{what}, {way}": partial(task, way=way, options=options) for way in WAYS
+    }
     if not options.speedup:
-        tasks["steps"] = lambda one: one.steps(options)
+        tasks["steps"] = partial(Contender.steps, options=options)
     results = {}
     for loops in options.loops:
         with beside(loops):
-            for what, task in tasks.items():
-                runs = {name: partial(task, one) for name, one in contenders.items()}
+            for what, measured in tasks.items():
+                runs = {name: partial(measured, one) for name, one in contenders.items()}
                 results[f"{what}, {loops} loops"] = take_turns(runs, options.repeats)
     return results
 
@@ -143,10 +143,11 @@ def main() -> None:
     parser.add_argument("--max-tokens", type=int, default=2048, help="of a training batch")
     parser.add_argument("--speedup", action="store_true", help="sentences/s of many sentences")
     options = parser.parse_args()
+    options.store, options.sentences = options.store.resolve(), options.sentences.resolve()
     if options.toy:
         options.seconds = 1
     with ExitStack() as held:
-        here = Path(__file__).parents[1]
+        here = Path(__file__).resolve().parents[1]
         contenders = {HERE: Contender(here), ONE: Contender(here, 1)}
         if options.against:
             contenders[OLD] = Contender(held.enter_context(worktree(options.against)))
