@@ -93,28 +93,23 @@ class CreamTea:
         return sorted(misses)
 
     @cached_property
-    def _rules(self) -> list[Rule]:
-        return [rule for kind in self._grammar.types for rule in kind.rules]
-
-    @cached_property
-    def _readings(self) -> dict[str, list[tuple[int, int]]]:
+    def _readings(self) -> dict[str, list[tuple[Rule, int]]]:
         """Every sentence with its readings: rule and number. An ambiguous one has several."""
-        readings: dict[str, list[tuple[int, int]]] = {}
-        for position, rule in enumerate(self._rules):
-            for number, source in rule.numbered_sources():
-                readings.setdefault(source, []).append((position, number))
+        readings: dict[str, list[tuple[Rule, int]]] = {}
+        for kind in self._grammar.types:
+            for rule in kind.rules:
+                for number, source in rule.numbered_sources():
+                    readings.setdefault(source, []).append((rule, number))
         return readings
 
     def _derive(self, source: str) -> list[tuple[Rule, Binding]]:
-        read = [(self._rules[rule], number) for rule, number in self._readings.get(source, ())]
-        # Every reading binds: `numbered_sources` gives no number that does not.
-        derivations = [(rule, rule.binding(number) or {}) for rule, number in read]
-        if not derivations:
+        if source not in self._readings:
             raise SconesError(
                 f"'{source}' is not a sentence of the cream-tea grammar; "
                 "give one that it can say, letter by letter."
             )
-        return derivations
+        # Every reading binds: `numbered_sources` gives no number that does not.
+        return [(rule, rule.binding(number) or {}) for rule, number in self._readings[source]]
 
     def _draw(self, rng: random.Random) -> Iterator[str]:
         """Every sentence in random order, once per reading."""

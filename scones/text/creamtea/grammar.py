@@ -16,7 +16,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from itertools import pairwise, zip_longest
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 def below(rng: random.Random, limit: int) -> int:
@@ -249,14 +251,7 @@ class Spoiling:
         out.
         """
         swaps = self._swapped()
-        running = [swaps, swaps, self._dropped()]
-        while running:
-            for source in list(running):
-                text = next(source, None)
-                if text is None:
-                    running = [other for other in running if other is not source]
-                else:
-                    yield text
+        return _in_turns(swaps, swaps, self._dropped())
 
     def _swapped(self) -> Iterator[str]:
         """Translations of the sentence with one other word in it: fluent, close, and wrong.
@@ -270,13 +265,10 @@ class Spoiling:
             for name in self._telling_slots(rule)
         ]
         order = list(shuffled(len(decks), self.rng))
-        for choices in zip_longest(*(decks[position] for position in order)):
-            for choice in choices:
-                if choice is not None:
-                    rule, binding = choice
-                    texts = sorted(rule.translations(binding).difference(self.references))
-                    if texts:
-                        yield texts[below(self.rng, len(texts))]
+        for rule, binding in _in_turns(*(decks[position] for position in order)):
+            texts = sorted(rule.translations(binding).difference(self.references))
+            if texts:
+                yield texts[below(self.rng, len(texts))]
 
     def _other_words(self, rule: Rule, binding: Binding, name: str) -> Iterator[Derivation]:
         """The sentence with another entry in one slot, in random order."""
@@ -312,6 +304,12 @@ class Spoiling:
             for name, entries in rule.slots.items()
             if len(entries) > 1 and Slot(name).list_name not in self.grammar.alike
         ]
+
+
+def _in_turns(*sources: Iterator[T]) -> Iterator[T]:
+    """What several iterators give, one of each at a time, until all run dry."""
+    for row in zip_longest(*sources):
+        yield from (item for item in row if item is not None)
 
 
 def _may_mean(one: Entry, other: Entry) -> bool:
