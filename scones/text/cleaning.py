@@ -275,12 +275,6 @@ class Example(NamedTuple):
     target: str
 
 
-class _BadByte(NamedTuple):
-    line: int
-    side: str
-    fault: str
-
-
 @dataclass
 class CleaningReport:
     """How many pairs were kept, and how many dropped for which reason, with examples.
@@ -294,7 +288,8 @@ class CleaningReport:
     examples: dict[str, list[Example]] = field(default_factory=dict)
     unreadable: int = 0
     """Pairs that are not UTF-8 or hold a NUL byte: many of them mean a wrong encoding."""
-    first_unreadable: _BadByte | None = None
+    first_unreadable: tuple[int, str, str] | None = None
+    """Its line, its side and what is wrong with it."""
 
     def add(self, line: int, reason: str | None, source: bytes, target: bytes) -> None:
         """Count one pair, as it was read, by the reason of its verdict."""
@@ -310,7 +305,7 @@ class CleaningReport:
             for side, text in (("source", source), ("target", target)):
                 if fault := bad_byte(text):
                     self.unreadable += 1
-                    self.first_unreadable = self.first_unreadable or _BadByte(line, side, fault)
+                    self.first_unreadable = self.first_unreadable or (line, side, fault)
                     break
 
     def merge(self, other: CleaningReport) -> None:
