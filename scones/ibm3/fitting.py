@@ -65,7 +65,7 @@ class StorePairs:
     def __iter__(self) -> Iterator[Pair]:
         for index in range(len(self._pairs)):
             if _is_chosen(index, len(self._pairs), self._limit):
-                yield self._pairs.source(index), self._pairs.target(index)
+                yield self._pairs.sources[index], self._pairs.targets[index]
 
 
 class FilePairs:

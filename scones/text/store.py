@@ -132,14 +132,6 @@ class ParallelTokens:
     def __len__(self) -> int:
         return len(self.sources)
 
-    def source(self, index: int) -> NDArray[Any]:
-        """The ids of one source sentence, without an end of sentence."""
-        return self.sources[index]
-
-    def target(self, index: int) -> NDArray[Any]:
-        """The ids of one target sentence, without an end of sentence."""
-        return self.targets[index]
-
 
 class TokenStore:
     """An opened store; see the module for its files.

@@ -538,8 +538,8 @@ def validate(
             output.loss(hidden_ND, model.output_weight, model.output_bias, batch.targets_N)
         )
         count += batch.total
-    sources = [tokens.source(index).tolist() for index in range(len(references))]
-    found = search_corpus(model, output, sources, _GREEDY)
+    sources = [tokens.sources[index].tolist() for index in range(len(references))]
+    found = search_corpus(model, output, sources, SearchOptions(search="greedy", scores=False))
     hypotheses = store.subwords.decode([best[0].tokens for best in found])
     score = bleu(hypotheses, [references])
     model.train(training)

@@ -54,8 +54,8 @@ def config(tmp_path):
 
 def _texts(store):
     train = store.split("train")
-    sources = store.subwords.decode([train.source(i) for i in range(len(train))])
-    targets = store.subwords.decode([train.target(i) for i in range(len(train))])
+    sources = store.subwords.decode([train.sources[i] for i in range(len(train))])
+    targets = store.subwords.decode([train.targets[i] for i in range(len(train))])
     return list(zip(sources, targets, strict=True))
 
 
