@@ -80,7 +80,6 @@ def train(
     """Train, or go on training, the model in `folder` on the store at `store_path`."""
     with connected(_GO_ON) as processes, ExitStack() as held:
         store = TokenStore.open(store_path)
-        folder = Path(folder)
         training = folder / "training"
         # What cannot be trained is refused before anything is on disk.
         check_data(experiment, store)
@@ -502,9 +501,6 @@ def interruptible() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-_GREEDY = SearchOptions(search="greedy", scores=False)
 
 
 @dataclass(frozen=True)
