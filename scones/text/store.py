@@ -58,7 +58,8 @@ GROUP_TYPE = np.dtype("<u4")
 _REMEDY = "prepare the store again"
 _damaged = partial(damaged, remedy=_REMEDY)
 
-FlatSentences = tuple[NDArray[Any], NDArray[np.int64]]
+Ints = NDArray[np.int64]
+FlatSentences = tuple[NDArray[Any], Ints]
 """The tokens of several sentences, one after another, and the length of each."""
 
 
@@ -94,11 +95,11 @@ class Sentences:
         """The number of tokens of every sentence, without the end of sentence."""
         return np.diff(self._offsets).astype(np.int32)
 
-    def drawn(self, numbers: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def drawn(self, numbers: NDArray[np.uint64]) -> Ints:
         """A token for each of some numbers that were drawn, each as likely as it is frequent."""
         return np.asarray(self._tokens[numbers % np.uint64(len(self._tokens))], dtype=np.int64)
 
-    def lengths_of(self, indices: NDArray[Any]) -> NDArray[np.int64]:
+    def lengths_of(self, indices: NDArray[Any]) -> Ints:
         ends = self._offsets[indices + 1].astype(np.int64)
         return ends - self._offsets[indices].astype(np.int64)
 
@@ -367,7 +368,7 @@ def _write_groups(folder: Path, counts: dict[str, int], kind: np.dtype[Any]) -> 
     counts["groups"] = int(groups.max(initial=-1)) + 1
 
 
-def same_number(sentences: Sentences) -> NDArray[np.int64]:
+def same_number(sentences: Sentences) -> Ints:
     """Number sentences so that equal ones have the same number."""
     # By digests: 16 bytes each, whatever their length.
     digests = b"".join(
