@@ -21,6 +21,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -451,16 +452,13 @@ def _exchanged(value: Any) -> Any:
         return [_exchanged(item) for item in value]
     if not isinstance(value, dict):
         return value
-    return {name: _exchanged(value[_exchanged_name(name, value)]) for name in value}
+    # A key without a counterpart stays as it is.
+    return {name: _exchanged(value.get(_exchanged_name(name), own)) for name, own in value.items()}
 
 
-def _exchanged_name(name: str, known: Any = None) -> str:
-    """Name the other side; a key without a counterpart in `known` stays as it is."""
-    for side in SIDES:
-        if side in name:
-            other = name.replace(side, _OTHER[side])
-            return other if known is None or other in known else name
-    return name
+def _exchanged_name(name: str) -> str:
+    """Name the other side."""
+    return re.sub("|".join(SIDES), lambda side: _OTHER[side[0]], name)
 
 
 def _link(path: Path, new: Path) -> None:
