@@ -220,7 +220,7 @@ class StoreWriter:
         self._folder = Path(folder)
         self._subwords = subwords
         self._languages = (source_language, target_language)
-        self._splits: dict[str, tuple[_SentenceWriter, _SentenceWriter]] = {}
+        self._splits: dict[str, list[_SentenceWriter]] = {}
 
     def __enter__(self) -> StoreWriter:
         return self
@@ -240,10 +240,9 @@ class StoreWriter:
             raise ValueError(f"{len(sources[1])} source but {len(targets[1])} target sentences")
         if split not in self._splits:
             kind = token_type(len(self._subwords))
-            source, target = (
+            self._splits[split] = [
                 _SentenceWriter(self._folder / f"{split}.{side}", kind) for side in SIDES
-            )
-            self._splits[split] = (source, target)
+            ]
         for writer, (tokens, lengths) in zip(self._splits[split], (sources, targets), strict=True):
             writer.append(tokens, lengths)
 
@@ -419,7 +418,6 @@ def reverse_store(store: Path, folder: Path, *, overwrite: bool = False) -> dict
     Its files are those of `store` under exchanged names, linked where the disk allows that, so that
     they take no room; it does not depend on `store` afterwards.
     """
-    store, folder = Path(store), Path(folder)
     digest = TokenStore.open(store).digest
     if folder.resolve() == store.resolve():
         raise SconesError(f"{folder} cannot be its own reverse; give another name to the new one.")
