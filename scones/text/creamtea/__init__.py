@@ -144,9 +144,7 @@ def splits(
     return pairs, examples[:dev], examples[dev : dev + test]
 
 
-def write_corpus(
-    folder: Path, train: int = 20_000, dev: int = 500, test: int = 1_000, seed: int = 1
-) -> None:
+def write_corpus(folder: Path, train: int, dev: int, test: int, seed: int) -> None:
     """Write a new folder: train, dev and test as .de and .en, dev and test also as .json.
 
     The .en files hold one random reference per sentence, as real corpora do; the .json files hold
@@ -181,6 +179,5 @@ def _pick(example: Example, rng: random.Random) -> str:
 def _deck(rule: Rule, rng: random.Random) -> Iterator[str]:
     """The sentences of a rule, each once, in random order."""
     for number in shuffled(rule.size, rng):
-        bound = rule.binding(number)
-        if bound is not None:
+        if (bound := rule.binding(number)) is not None:
             yield rule.source(bound)

@@ -177,13 +177,10 @@ class Rule:
                 yield number, self.source(dict(zip(self.slots, entries, strict=True)))
 
     def source(self, binding: Binding) -> str:
-        words = []
-        for piece in self.german:
-            if isinstance(piece, Slot):
-                forms = binding[piece.name].german
-                words.append(forms.get(_form(piece, binding)) or forms["plain"])
-            else:
-                words.append(piece)
+        words = (
+            piece if isinstance(piece, str) else _form(piece, binding[piece.name].german, binding)
+            for piece in self.german
+        )
         return capitalised("".join(words))
 
     def translations(self, binding: Binding) -> set[str]:
@@ -200,7 +197,6 @@ class Rule:
 class SentenceType:
     """Rules that are drawn together, with one weight."""
 
-    name: str
     weight: int
     rules: tuple[Rule, ...]
 
@@ -218,17 +214,16 @@ class Grammar:
     """English words without which a sentence says the contrary."""
 
 
-def _form(slot: Slot, binding: Binding) -> str:
-    if slot.partner is None:
-        return slot.form
-    return binding[slot.partner].agrees or "plain"
+def _form(slot: Slot, forms: Mapping[str, T], binding: Binding) -> T:
+    """Of the forms of a word, the one for a slot."""
+    wanted = slot.form if slot.partner is None else binding[slot.partner].agrees
+    return forms.get(wanted or "plain") or forms["plain"]
 
 
 def _wordings(piece: str | Slot, binding: Binding) -> tuple[str, ...]:
     if isinstance(piece, str):
         return (piece,)
-    forms = binding[piece.name].english
-    return forms.get(_form(piece, binding)) or forms["plain"]
+    return _form(piece, binding[piece.name].english, binding)
 
 
 Derivation = tuple[Rule, Binding]
@@ -339,10 +334,8 @@ def parse_grammar(lexicon_toml: str, sentences_toml: str) -> Grammar:
     lexicon = _Lexicon(data)
     sentences = tomllib.loads(sentences_toml)["sentence"]
     types = tuple(_sentence_type(table, lexicon) for table in sentences)
-    alike, dispensable, negations = (
-        frozenset(data["near_misses"][key]) for key in ("alike", "dispensable", "negations")
-    )
-    return Grammar(types, alike, dispensable, negations)
+    near_misses = {name: frozenset(words) for name, words in data["near_misses"].items()}
+    return Grammar(types, **near_misses)
 
 
 class _Lexicon:
@@ -403,7 +396,7 @@ def _sentence_type(table: Mapping[str, Any], lexicon: _Lexicon) -> SentenceType:
                 for slot in slots_of(one)
             }
             rules.append(Rule(source, tuple(targets), slots, lexicon.contractions))
-    return SentenceType(table["name"], table["weight"], tuple(rules))
+    return SentenceType(table["weight"], tuple(rules))
 
 
 def _forms(value: str | dict[str, str]) -> dict[str, str]:
