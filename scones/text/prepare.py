@@ -11,7 +11,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -50,7 +50,6 @@ def prepare(
 
     Nothing is left on disk unless all went well.
     """
-    folder = Path(folder)
     config.validate()
     corpora = [Corpus(*files) for files in zip(config.source, config.target, strict=True)]
     corpora += [Corpus(path, None) for path in config.tsv]
@@ -74,19 +73,19 @@ def prepare(
     return report
 
 
+@dataclass
 class _Preparation:
     """One run of the pipeline, stage by stage."""
 
-    def __init__(
-        self, config: PrepareConfig, report: PrepareReport, folder: Path, progress: Progress
-    ) -> None:
-        self.config = config
-        self.report = report
-        self.folder = folder
-        self.progress = progress
-        self.scratch = folder / "scratch"
-        self.text = CleanText(self.scratch / "text", len(report.corpora))
-        self.workers = config.workers or usable_cores()
+    config: PrepareConfig
+    report: PrepareReport
+    folder: Path
+    progress: Progress
+
+    def __post_init__(self) -> None:
+        self.scratch = self.folder / "scratch"
+        self.text = CleanText(self.scratch / "text", len(self.report.corpora))
+        self.workers = self.config.workers or usable_cores()
 
     def run(self) -> None:
         # What can be refused is read first: cleaning takes hours on a large corpus.
@@ -98,8 +97,8 @@ class _Preparation:
             self._clean(_held_out(config, dev), duplicates, stage)
         if config.cleaning.drop_duplicates:
             with report.stage("find duplicates") as stage:
-                stage.pairs = len(duplicates)
                 self.text.marks = duplicates.mark()
+                stage.pairs = len(self.text.marks)
         if subwords is None:
             with report.stage("learn subwords") as stage:
                 subwords = self._learn_subwords(stage)
@@ -341,9 +340,6 @@ class DuplicateFinder:
         self._limit = buffered
         self._waiting = bytearray()
         self._written = 0
-
-    def __len__(self) -> int:
-        return self._written + len(self._waiting) // _DIGEST.itemsize
 
     def add(self, digests: bytes) -> None:
         """Add the digests of the next pairs, joined to one string of 16 bytes each."""

@@ -266,7 +266,6 @@ def test_all_but_the_first_are_marked(values, chunk, buffered):
         finder = DuplicateFinder(Path(folder) / "duplicates", buffered)
         for start in range(0, len(digests), chunk):
             finder.add(b"".join(digests[start : start + chunk]))
-        assert len(finder) == len(digests)
         marks = finder.mark().tolist()
         assert not list(Path(folder).rglob("bucket.*"))
     assert marks == [digest in digests[:i] for i, digest in enumerate(digests)]
