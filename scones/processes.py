@@ -52,34 +52,22 @@ def connected(remedy: str) -> Iterator[Processes]:
         "Another process of this job has ended or cannot be reached, and this one ends with it; "
         "look for its message. " + remedy
     )
-    with _explained(lost):
-        # Small things travel between CPUs, where a lost peer is noticed at once.
-        on_gpus = torch.cuda.is_available()
-        patience = timedelta(seconds=float(os.environ.get(PATIENCE, "1800")))
-        distributed.init_process_group(
-            "cpu:gloo,cuda:nccl" if on_gpus else "gloo", timeout=patience
-        )
-        yield Processes(distributed.get_rank(), count)
-        gc.collect()  # what still held the connections would keep their threads running
-        distributed.destroy_process_group()
 
-
-@contextmanager
-def _explained(lost: SconesError) -> Iterator[None]:
-    """Turn what a lost process does to the others, broken connections and SIGTERM, into a message.
-
-    After an error nothing is torn down in order: it would take longer than torchrun waits.
-    """
-
-    from torch import distributed
-
+    # What the others feel of a lost process is a broken connection, or SIGTERM from torchrun.
     def ended(number: int, frame: FrameType | None) -> None:
         raise lost
 
     before = signal.signal(signal.SIGTERM, ended)
     try:
-        yield
+        # Small things travel between CPUs, where a lost peer is noticed at once.
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        patience = timedelta(seconds=float(os.environ.get(PATIENCE, "1800")))
+        distributed.init_process_group(backend, timeout=patience)
+        yield Processes(distributed.get_rank(), count)
+        gc.collect()  # what still held the connections would keep their threads running
+        distributed.destroy_process_group()
     except RuntimeError as problem:
+        # Nothing is torn down in order then: it would take longer than torchrun waits.
         if isinstance(problem, distributed.DistError) or "gloo" in str(problem):
             raise lost from problem
         raise

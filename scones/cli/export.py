@@ -185,7 +185,7 @@ def shortlist(options: MakeShortlist) -> None:
     coverage = None
     if store.dev_texts:
         dev = store.split("dev")
-        coverage = made.coverage((dev.source(i), dev.target(i)) for i in range(len(dev)))
+        coverage = made.coverage((dev.sources[i], dev.targets[i]) for i in range(len(dev)))
     facts = {"file": str(out), "bytes": out.stat().st_size, "vocabulary": made.vocabulary}
     facts["coverage"] = coverage and asdict(coverage)
     text = f"{out}: {made.vocabulary:,} pieces, {out.stat().st_size / 1e6:.1f} MB."

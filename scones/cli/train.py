@@ -16,11 +16,11 @@ from scones.errors import SconesError
 from scones.model.config import ModelOptions
 from scones.options import Given, argument, load_recipe, option
 from scones.outputs import DEFAULT, OutputLayer, layer_names, output_layer
-from scones.training.options import TrainOptions
+from scones.processes import is_first
+from scones.training.options import Experiment, TrainOptions
 
 if TYPE_CHECKING:
     from scones.training.checkpoints import TrainResult
-    from scones.training.options import Experiment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +40,6 @@ class Training(JsonFlag):
 
     def experiment(self, layer: str | None, output: dict[str, Any]) -> Experiment:
         """Put together what the recipe says and, over it, what the flags say."""
-        from scones.training.options import Experiment
-
         store, folder = self.store, self.folder
         if (folder / "store.json").is_file() and not (store / "store.json").is_file():
             raise SconesError(f"{folder} is a store, which comes first: {folder} {store}.")
@@ -109,7 +107,6 @@ def train(options: Train) -> None:
         scones train shop runs/shop --start-from pocket-de-en --max-minutes 5
         torchrun --nproc-per-node 4 -m scones train store runs/de-en
     """
-    from scones.processes import is_first
     from scones.training.loop import train as train_model
 
     experiment = options.experiment(options.output_layer, options.settings())
@@ -142,7 +139,6 @@ def tune(options: Tune) -> None:
         scones tune store runs/sweep --max-minutes 30
         scones tune store runs/sweep --alpha 0.5 --alpha 1 --max-steps 5000
     """
-    from scones.processes import is_first
     from scones.training.tune import tune as tune_alpha
 
     experiment = options.experiment(DEFAULT, {})

@@ -58,7 +58,7 @@ class StorePairs:
     def __iter__(self) -> Iterator[Pair]:
         total = len(self._pairs)
         for index in _evenly(range(total), total, self._limit):
-            yield self._pairs.source(index), self._pairs.target(index)
+            yield self._pairs.sources[index], self._pairs.targets[index]
 
 
 class FilePairs:

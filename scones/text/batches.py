@@ -16,7 +16,10 @@ from numpy.typing import NDArray
 
 from scones.errors import SconesError
 from scones.text import END, PAD
-from scones.text.store import ParallelTokens, Sentences
+from scones.text.store import Ints, ParallelTokens, Sentences
+
+Lengths = NDArray[Any]
+"""The numbers of tokens of many sentences."""
 
 LEAST_FILL = 0.9
 """Where more than a tenth would be padding (small corpora), batches end before they are full."""
@@ -30,25 +33,25 @@ class BatchPlan:
     per pair, whatever the corpus.
     """
 
-    order: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    ends: NDArray[np.int64]
+    order: Ints
+    starts: Ints
+    ends: Ints
     fill: float
     """Real tokens in padded tokens, both sides together, ends of sentence included."""
 
     def __len__(self) -> int:
         return len(self.starts)
 
-    def __getitem__(self, index: int) -> NDArray[np.int64]:
+    def __getitem__(self, index: int) -> Ints:
         return self.order[self.starts[index] : self.ends[index]]
 
-    def __iter__(self) -> Iterator[NDArray[np.int64]]:
+    def __iter__(self) -> Iterator[Ints]:
         return (self[index] for index in range(len(self)))
 
 
 def plan_batches(
-    source_lengths: NDArray[Any],
-    target_lengths: NDArray[Any],
+    source_lengths: Lengths,
+    target_lengths: Lengths,
     max_tokens: int,
     *,
     seed: int,
@@ -79,14 +82,12 @@ def plan_batches(
     return BatchPlan(order, bounds[:-1][shuffled], bounds[1:][shuffled], fill)
 
 
-def pad_batch(
-    tokens: ParallelTokens, indices: NDArray[Any]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def pad_batch(tokens: ParallelTokens, indices: NDArray[Any]) -> tuple[Ints, Ints]:
     """The source ids and target ids of some pairs, each ended by 1 and padded with 0."""
     return pad_sentences(tokens.sources, indices), pad_sentences(tokens.targets, indices)
 
 
-def pad_sentences(sentences: Sentences, indices: NDArray[Any]) -> NDArray[np.int64]:
+def pad_sentences(sentences: Sentences, indices: NDArray[Any]) -> Ints:
     """The ids of some sentences, each ended by 1 and padded with 0."""
     flat, lengths = sentences.gather(indices)
     width = int(lengths.max(initial=0)) + 1
@@ -96,7 +97,7 @@ def pad_sentences(sentences: Sentences, indices: NDArray[Any]) -> NDArray[np.int
     return ids
 
 
-def _check(source: NDArray[Any], target: NDArray[Any], max_tokens: int) -> None:
+def _check(source: Lengths, target: Lengths, max_tokens: int) -> None:
     longer = np.maximum(source, target)
     if len(longer) and longer.max() > max_tokens:
         worst = int(longer.argmax())
@@ -107,9 +108,7 @@ def _check(source: NDArray[Any], target: NDArray[Any], max_tokens: int) -> None:
         )
 
 
-def _sort(
-    source: NDArray[Any], target: NDArray[Any], max_tokens: int, random: np.random.Generator
-) -> NDArray[np.int64]:
+def _sort(source: Lengths, target: Lengths, max_tokens: int, random: np.random.Generator) -> Ints:
     """An order of a pool in which neighbours are alike in both lengths.
 
     With b batches to make, strips and batches in a strip should both grow as √b, so that the two
@@ -128,7 +127,7 @@ def _sort(
     return by_target[np.lexsort((source[by_target] * direction, strip))]
 
 
-def _filled_cuts(source: NDArray[Any], target: NDArray[Any], max_tokens: int) -> list[int]:
+def _filled_cuts(source: Lengths, target: Lengths, max_tokens: int) -> list[int]:
     """Where batches begin, with as little cut short as the least fill asks for."""
     cuts: list[int] = []
     # Full batches are the fastest; shorter ones are tried only where full ones hold much padding.
@@ -139,9 +138,7 @@ def _filled_cuts(source: NDArray[Any], target: NDArray[Any], max_tokens: int) ->
     return cuts
 
 
-def _cuts(
-    source: NDArray[Any], target: NDArray[Any], max_tokens: int, least: float
-) -> Iterator[int]:
+def _cuts(source: Lengths, target: Lengths, max_tokens: int, least: float) -> Iterator[int]:
     """Where batches begin, each as large as the limits and its own least fill allow."""
     longer = np.maximum(source, target)
     start = 0
@@ -159,7 +156,7 @@ def _cuts(
         start += len(fits) if fits.all() else int(fits.argmin())
 
 
-def _fill(source: NDArray[Any], target: NDArray[Any], bounds: NDArray[np.int64]) -> float:
+def _fill(source: Lengths, target: Lengths, bounds: Ints) -> float:
     if len(source) == 0:
         return 1.0
     sizes = np.diff(bounds)

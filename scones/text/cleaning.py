@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -53,17 +53,19 @@ _EXAMPLES = 3
 _EXAMPLE_CHARACTERS = 80
 
 
+_count = partial(option, least=1)
+_files = partial(option, [], metavar="FILE")
+
+
 @dataclass(frozen=True)
 class CleaningConfig:
     """Which pairs are kept. The defaults suit text of the kind used at WMT."""
 
-    min_words: int = option(
-        1, "Drop pairs with fewer words on a side, by white space", "Cleaning", least=1
-    )
+    min_words: int = _count(1, "Drop pairs with fewer words on a side, by white space", "Cleaning")
     max_words: int = option(200, "Drop pairs with more words on a side")
     # The limit for languages that are written without spaces.
-    max_characters: int = option(
-        1500, "Drop pairs with more characters on a side", least=1, most=MAX_LINE_BYTES
+    max_characters: int = _count(
+        1500, "Drop pairs with more characters on a side", most=MAX_LINE_BYTES
     )
     # In characters or in UTF-8 bytes, whichever are closer.
     max_ratio: float = option(3.0, "Drop pairs with a side so many times longer", least=1)
@@ -83,16 +85,6 @@ class CleaningConfig:
         flags=("--identify-language/--any-language",),
     )
 
-    def validate(self) -> None:
-        """Raise one `SconesError` that names every value that makes no sense."""
-        problems = out_of_bounds(self)
-        if self.max_words < self.min_words:
-            problems.append(
-                f"max_words must be at least min_words, {self.min_words}, not {self.max_words}"
-            )
-        if problems:
-            raise SconesError(f"The cleaning cannot work so: {'; '.join(problems)}.")
-
 
 # Here and not in `prepare`: the flags of the command are made from it, and should not import NumPy.
 @dataclass
@@ -104,43 +96,36 @@ class PrepareConfig:
         REQUIRED, "Such as de.", "Text", flags=("--source-language", "-s")
     )
     target_language: str = option(REQUIRED, "Such as en.", flags=("--target-language", "-t"))
-    source: list[Path] = option(
-        [], "Source text, one sentence per line; may be repeated to pool corpora.", metavar="FILE"
+    source: list[Path] = _files(
+        "Source text, one sentence per line; may be repeated to pool corpora."
     )
-    target: list[Path] = option([], "Target text, once for every --source.", metavar="FILE")
-    tsv: list[Path] = option([], "Text in two columns, source TAB target.", metavar="FILE")
-    several: list[Path] = option(
-        [], "Text in columns, source TAB target TAB target …: all of them right.", metavar="FILE"
+    target: list[Path] = _files("Target text, once for every --source.")
+    tsv: list[Path] = _files("Text in two columns, source TAB target.")
+    several: list[Path] = _files(
+        "Text in columns, source TAB target TAB target …: all of them right."
     )
     group_sources: bool = option(
         False,
         "Note which pairs have the same source, so that training can tell that all are right",
         flags=("--group-sources",),
     )
-    times: list[int] = option(
-        [],
-        "How often its pairs are in the store, once for every corpus [1]",
-        metavar="N",
-        least=1,
+    times: list[int] = _count(
+        [], "How often its pairs are in the store, once for every corpus [1]", metavar="N"
     )
-    trusted: list[Path] = option(
-        [],
-        "A source or TSV file with right pairs alone: equal texts, any language.",
-        metavar="FILE",
+    trusted: list[Path] = _files(
+        "A source or TSV file with right pairs alone: equal texts, any language."
     )
     dev_source: Path | None = option(None, "Development set, source.")
     dev_target: Path | None = option(None, "Development set, target.")
-    held_out: list[Path] = option(
-        [], "Text (a test set) that must not be trained on.", metavar="FILE"
-    )
-    pieces: int = option(
-        32_000, "Subword pieces of both languages, where the text has so many", "Subwords", least=1
+    held_out: list[Path] = _files("Text (a test set) that must not be trained on.")
+    pieces: int = _count(
+        32_000, "Subword pieces of both languages, where the text has so many", "Subwords"
     )
     subwords: Path | None = option(None, "A SentencePiece model to use instead of learning one.")
     # SentencePiece needs about 28 times as much memory as the sample has bytes.
-    sample_megabytes: int = option(32, "Megabytes of text to learn subwords from", least=1)
-    max_pieces: int = option(512, "Drop pairs with more pieces on a side", "Cleaning", least=1)
-    workers: int | None = option(None, "Processes that clean [all cores]", "Options", least=1)
+    sample_megabytes: int = _count(32, "Megabytes of text to learn subwords from")
+    max_pieces: int = _count(512, "Drop pairs with more pieces on a side", "Cleaning")
+    workers: int | None = _count(None, "Processes that clean [all cores]", "Options")
     overwrite: bool = option(
         False, "Replace the store if it exists.", "Options", flags=("--overwrite",)
     )
@@ -148,7 +133,13 @@ class PrepareConfig:
 
     def validate(self) -> None:
         """Raise one SconesError that names everything that makes no sense."""
-        problems = out_of_bounds(self)
+        cleaning = self.cleaning
+        problems = out_of_bounds(self) + out_of_bounds(cleaning)
+        if cleaning.max_words < cleaning.min_words:
+            problems.append(
+                f"max_words must be at least min_words, {cleaning.min_words}, not "
+                f"{cleaning.max_words}"
+            )
         if len(self.source) != len(self.target):
             problems.append(
                 f"there are {len(self.source)} source and {len(self.target)} target files, "
@@ -168,8 +159,7 @@ class PrepareConfig:
         ]
         if problems:
             raise SconesError(f"Nothing can be prepared so: {'; '.join(problems)}.")
-        self.cleaning.validate()
-        if self.cleaning.identify_language:
+        if cleaning.identify_language:
             check_language(self.source_language)
             check_language(self.target_language)
 
@@ -285,12 +275,6 @@ class Example(NamedTuple):
     target: str
 
 
-class _BadByte(NamedTuple):
-    line: int
-    side: str
-    fault: str
-
-
 @dataclass
 class CleaningReport:
     """How many pairs were kept, and how many dropped for which reason, with examples.
@@ -304,7 +288,8 @@ class CleaningReport:
     examples: dict[str, list[Example]] = field(default_factory=dict)
     unreadable: int = 0
     """Pairs that are not UTF-8 or hold a NUL byte: many of them mean a wrong encoding."""
-    first_unreadable: _BadByte | None = None
+    first_unreadable: tuple[int, str, str] | None = None
+    """Its line, its side and what is wrong with it."""
 
     def add(self, line: int, reason: str | None, source: bytes, target: bytes) -> None:
         """Count one pair, as it was read, by the reason of its verdict."""
@@ -320,7 +305,7 @@ class CleaningReport:
             for side, text in (("source", source), ("target", target)):
                 if fault := bad_byte(text):
                     self.unreadable += 1
-                    self.first_unreadable = self.first_unreadable or _BadByte(line, side, fault)
+                    self.first_unreadable = self.first_unreadable or (line, side, fault)
                     break
 
     def merge(self, other: CleaningReport) -> None:

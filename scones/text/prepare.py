@@ -11,11 +11,11 @@ import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +23,7 @@ from numpy.typing import NDArray
 from scones.errors import SconesError
 from scones.files import new_folder, write_json
 from scones.hardware import usable_cores
-from scones.text.cleaning import (
-    Cleaner,
-    CleaningReport,
-    PrepareConfig,
-    text_digest,
-)
+from scones.text.cleaning import Cleaner, CleaningReport, PrepareConfig, text_digest
 from scones.text.reading import pairs, read_aligned, read_texts
 from scones.text.report import TOO_MANY_PIECES, Corpus, PrepareReport, Stage
 from scones.text.store import KIND, StoreWriter
@@ -44,9 +39,8 @@ CHUNK_PAIRS = 2_000
 CHUNK_BYTES = 1 << 20
 ENCODED_PAIRS = 10_000
 
-_DIGEST = np.dtype([("low", "<u8"), ("high", "<u8")])
-_RECORD = np.dtype([*_DIGEST.descr, ("number", "<u8")])
-_BUCKETS = 256
+_DIGEST = np.dtype("V16")
+_RECORD = np.dtype([("digest", _DIGEST), ("number", "<u8")])
 
 
 def prepare(
@@ -80,19 +74,19 @@ def prepare(
     return report
 
 
+@dataclass
 class _Preparation:
     """One run of the pipeline, stage by stage."""
 
-    def __init__(
-        self, config: PrepareConfig, report: PrepareReport, folder: Path, progress: Progress
-    ) -> None:
-        self.config = config
-        self.report = report
-        self.folder = folder
-        self.progress = progress
-        self.scratch = folder / "scratch"
-        self.text = CleanText(self.scratch / "text", len(report.corpora))
-        self.workers = config.workers or usable_cores()
+    config: PrepareConfig
+    report: PrepareReport
+    folder: Path
+    progress: Progress
+
+    def __post_init__(self) -> None:
+        self.scratch = self.folder / "scratch"
+        self.text = CleanText(self.scratch / "text", len(self.report.corpora))
+        self.workers = self.config.workers or usable_cores()
 
     def run(self) -> None:
         # What can be refused is read first: cleaning takes hours on a large corpus.
@@ -104,8 +98,8 @@ class _Preparation:
             self._clean(_held_out(config, dev), duplicates, stage)
         if config.cleaning.drop_duplicates:
             with report.stage("find duplicates") as stage:
-                stage.pairs = len(duplicates)
                 self.text.marks = duplicates.mark()
+                stage.pairs = len(self.text.marks)
         if subwords is None:
             with report.stage("learn subwords") as stage:
                 subwords = self._learn_subwords(stage)
@@ -264,15 +258,13 @@ def _learn_subwords(sample: Path, pieces: int) -> bytes:
         return Subwords.train((line[:-1] for line in file), pieces).model
 
 
-def _read_dev(config: PrepareConfig) -> tuple[list[str], list[str]] | None:
-    if config.dev_source is None or config.dev_target is None:
-        return None
-    sources, targets = read_aligned([config.dev_source, config.dev_target])
-    return sources, targets
+def _read_dev(config: PrepareConfig) -> list[list[str]]:
+    """The two sides of the development set; none where there is no such set."""
+    return read_aligned([path for path in (config.dev_source, config.dev_target) if path])
 
 
-def _held_out(config: PrepareConfig, dev: tuple[list[str], list[str]] | None) -> frozenset[bytes]:
-    texts = [*dev[0], *dev[1]] if dev else []
+def _held_out(config: PrepareConfig, dev: list[list[str]]) -> frozenset[bytes]:
+    texts = [text for side in dev for text in side]
     for path in config.held_out:
         texts += read_texts(path)
     return frozenset(text_digest(text) for text in texts)
@@ -350,9 +342,6 @@ class DuplicateFinder:
         self._waiting = bytearray()
         self._written = 0
 
-    def __len__(self) -> int:
-        return self._written + len(self._waiting) // _DIGEST.itemsize
-
     def add(self, digests: bytes) -> None:
         """Add the digests of the next pairs, joined to one string of 16 bytes each."""
         self._waiting += digests
@@ -367,23 +356,23 @@ class DuplicateFinder:
         _write_zeros(self._folder / "marks", self._written)
         marks = np.memmap(self._folder / "marks", dtype=bool, mode="r+")
         for path in self._folder.glob("bucket.*"):
-            marks[_repeated(np.fromfile(path, _RECORD))] = True
+            records = np.fromfile(path, _RECORD)
+            # Pairs lie there in their order, and of equal digests the first is found.
+            _, first = np.unique(records["digest"], return_index=True)
+            marks[np.delete(records["number"], first)] = True
             path.unlink()
         return marks
 
     def _flush(self) -> None:
         digests = np.frombuffer(self._waiting, _DIGEST)
         records = np.empty(len(digests), _RECORD)
-        records["low"], records["high"] = digests["low"], digests["high"]
+        records["digest"] = digests
         records["number"] = self._written + np.arange(len(digests))
-        buckets = digests["low"] % _BUCKETS
-        order = np.argsort(buckets, kind="stable")
-        records, bounds = records[order], np.searchsorted(buckets[order], np.arange(_BUCKETS + 1))
-        for bucket in range(_BUCKETS):
+        first_bytes = np.frombuffer(self._waiting, np.uint8)[:: _DIGEST.itemsize].copy()
+        for bucket in np.unique(first_bytes):
             # One file open at a time: some systems allow a process only 256.
-            if bounds[bucket] < bounds[bucket + 1]:
-                with (self._folder / f"bucket.{bucket:02x}").open("ab") as file:
-                    file.write(records[bounds[bucket] : bounds[bucket + 1]].tobytes())
+            with (self._folder / f"bucket.{bucket:02x}").open("ab") as file:
+                file.write(records[first_bytes == bucket].tobytes())
         self._written += len(records)
         self._waiting = bytearray()
 
@@ -393,11 +382,3 @@ def _write_zeros(path: Path, count: int) -> None:
     with path.open("wb") as file:
         while count > 0:
             count -= file.write(bytes(min(count, 1 << 20)))
-
-
-def _repeated(records: NDArray[Any]) -> NDArray[np.uint64]:
-    """The pair numbers of a bucket whose digest a smaller number has too."""
-    ordered = records[np.lexsort((records["number"], records["high"], records["low"]))]
-    later, earlier = ordered[1:], ordered[:-1]
-    same = (later["low"] == earlier["low"]) & (later["high"] == earlier["high"])
-    return later["number"][same]

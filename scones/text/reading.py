@@ -20,7 +20,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, zip_longest
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, BinaryIO, Final, cast
+from typing import IO, Any, BinaryIO, Final
 
 from scones.errors import SconesError
 
@@ -115,12 +115,7 @@ def _texts(path: Path) -> Iterator[str]:
                 f"{path}, line {number} is longer than {MAX_LINE_BYTES:,} bytes; "
                 "split it into sentences."
             )
-        if fault := bad_byte(line):
-            raise SconesError(
-                f"{path}, line {number} is not UTF-8 text ({fault}); convert the file, for "
-                "example with iconv -f latin1 -t utf-8, or mend the line."
-            )
-        yield line.decode()
+        yield _decoded(line, f"{path}, line {number}")
 
 
 def read_aligned(paths: Sequence[Path]) -> list[list[str]]:
@@ -133,6 +128,15 @@ def read_aligned(paths: Sequence[Path]) -> list[list[str]]:
                 "they must match line by line."
             )
     return texts
+
+
+def _decoded(line: bytes, place: str) -> str:
+    if fault := bad_byte(line):
+        raise SconesError(
+            f"{place} is not UTF-8 text ({fault}); convert it first, for example with "
+            "iconv -f latin1 -t utf-8, or mend the line."
+        )
+    return line.decode()
 
 
 def bad_byte(line: bytes) -> str | None:
@@ -193,20 +197,16 @@ def _open(path: Path) -> IO[bytes]:
 
 def unpacked(file: Path | IO[bytes], name: Path | PurePosixPath) -> IO[bytes]:
     """Read a file, or one that is open, as its name says that it is packed."""
-    unpackers: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".zst": _open_zstd}
-    unpack = unpackers.get(name.suffix.lower())
-    if unpack is None:
+    unpackers: dict[str, Any] = {".gz": gzip, ".xz": lzma, ".zst": zstd}
+    suffix = name.suffix.lower()
+    if suffix not in unpackers:
         return file.open("rb") if isinstance(file, Path) else file
-    if unpack is _open_zstd and zstd is None:
+    if unpackers[suffix] is None:
         raise SconesError(
             f"{name} needs the package backports.zstd; install it with pip install 'scones[zstd]'."
         )
     # The unpacked files read lines in Python; a BufferedReader around them does it in C.
-    return io.BufferedReader(cast(Any, unpack(file)))
-
-
-def _open_zstd(file: Path | IO[bytes]) -> Any:
-    return zstd.open(file)
+    return io.BufferedReader(unpackers[suffix].open(file))
 
 
 # Text to translate, line by line, in chunks: of files, or of standard input what is waiting.
@@ -276,9 +276,4 @@ def _text_of(line: bytes, number: int) -> str:
     line = line.removesuffix(b"\r")
     if number == 1:
         line = checked_first_line(Path("The input"), line)
-    if fault := bad_byte(line):
-        raise SconesError(
-            f"Line {number} of the input is not UTF-8 text ({fault}); convert it first, for "
-            "example with iconv -f latin1 -t utf-8, or mend the line."
-        )
-    return line.decode()
+    return _decoded(line, f"Line {number} of the input")

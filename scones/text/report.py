@@ -112,7 +112,7 @@ class PrepareReport:
             "pairs_read": self.pairs_read,
             "pairs_kept": self.pairs_kept,
             "dropped": {
-                name: {"pairs": dropped[name], "share": _share(dropped[name], self.pairs_read)}
+                name: {"pairs": dropped[name], "share": dropped[name] / self.pairs_read}
                 for name in ALL_REASONS
             },
             "corpora": [corpus.to_json() for corpus in self.corpora],
@@ -140,10 +140,10 @@ class PrepareReport:
         rows = [["unfiltered", f"{read:,}", "", ""]]
         for name, reason in ALL_REASONS.items():
             if count := self.dropped[name]:
-                share = f"{_share(count, read):.2%}"
+                share = f"{count / read:.2%}"
                 rows.append([f"− {reason}", f"{count:,}", share, self._example(name)])
         tokens = f"{self.source_tokens:,} source and {self.target_tokens:,} target tokens"
-        rows.append(["filtered", f"{kept:,}", f"{_share(kept, read):.2%}", tokens])
+        rows.append(["filtered", f"{kept:,}", f"{kept / read:.2%}", tokens])
         direction = f"{self.source_language} → {self.target_language}"
         return [direction, "pairs", "share", "for example (line)"], rows
 
@@ -161,7 +161,3 @@ class PrepareReport:
             for example in corpus.cleaning.examples.get(reason, []):
                 return f"{example.source} | {example.target} ({example.line:,})"
         return ""
-
-
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else 0.0

@@ -21,6 +21,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -58,7 +59,8 @@ GROUP_TYPE = np.dtype("<u4")
 _REMEDY = "prepare the store again"
 _damaged = partial(damaged, remedy=_REMEDY)
 
-FlatSentences = tuple[NDArray[Any], NDArray[np.int64]]
+Ints = NDArray[np.int64]
+FlatSentences = tuple[NDArray[Any], Ints]
 """The tokens of several sentences, one after another, and the length of each."""
 
 
@@ -94,11 +96,11 @@ class Sentences:
         """The number of tokens of every sentence, without the end of sentence."""
         return np.diff(self._offsets).astype(np.int32)
 
-    def drawn(self, numbers: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def drawn(self, numbers: NDArray[np.uint64]) -> Ints:
         """A token for each of some numbers that were drawn, each as likely as it is frequent."""
         return np.asarray(self._tokens[numbers % np.uint64(len(self._tokens))], dtype=np.int64)
 
-    def lengths_of(self, indices: NDArray[Any]) -> NDArray[np.int64]:
+    def lengths_of(self, indices: NDArray[Any]) -> Ints:
         ends = self._offsets[indices + 1].astype(np.int64)
         return ends - self._offsets[indices].astype(np.int64)
 
@@ -131,14 +133,6 @@ class ParallelTokens:
 
     def __len__(self) -> int:
         return len(self.sources)
-
-    def source(self, index: int) -> NDArray[Any]:
-        """The ids of one source sentence, without an end of sentence."""
-        return self.sources[index]
-
-    def target(self, index: int) -> NDArray[Any]:
-        """The ids of one target sentence, without an end of sentence."""
-        return self.targets[index]
 
 
 class TokenStore:
@@ -226,7 +220,7 @@ class StoreWriter:
         self._folder = Path(folder)
         self._subwords = subwords
         self._languages = (source_language, target_language)
-        self._splits: dict[str, tuple[_SentenceWriter, _SentenceWriter]] = {}
+        self._splits: dict[str, list[_SentenceWriter]] = {}
 
     def __enter__(self) -> StoreWriter:
         return self
@@ -246,10 +240,9 @@ class StoreWriter:
             raise ValueError(f"{len(sources[1])} source but {len(targets[1])} target sentences")
         if split not in self._splits:
             kind = token_type(len(self._subwords))
-            source, target = (
+            self._splits[split] = [
                 _SentenceWriter(self._folder / f"{split}.{side}", kind) for side in SIDES
-            )
-            self._splits[split] = (source, target)
+            ]
         for writer, (tokens, lengths) in zip(self._splits[split], (sources, targets), strict=True):
             writer.append(tokens, lengths)
 
@@ -375,7 +368,7 @@ def _write_groups(folder: Path, counts: dict[str, int], kind: np.dtype[Any]) -> 
     counts["groups"] = int(groups.max(initial=-1)) + 1
 
 
-def same_number(sentences: Sentences) -> NDArray[np.int64]:
+def same_number(sentences: Sentences) -> Ints:
     """Number sentences so that equal ones have the same number."""
     # By digests: 16 bytes each, whatever their length.
     digests = b"".join(
@@ -458,16 +451,13 @@ def _exchanged(value: Any) -> Any:
         return [_exchanged(item) for item in value]
     if not isinstance(value, dict):
         return value
-    return {name: _exchanged(value[_exchanged_name(name, value)]) for name in value}
+    # A key without a counterpart stays as it is.
+    return {name: _exchanged(value.get(_exchanged_name(name), own)) for name, own in value.items()}
 
 
-def _exchanged_name(name: str, known: Any = None) -> str:
-    """Name the other side; a key without a counterpart in `known` stays as it is."""
-    for side in SIDES:
-        if side in name:
-            other = name.replace(side, _OTHER[side])
-            return other if known is None or other in known else name
-    return name
+def _exchanged_name(name: str) -> str:
+    """Name the other side."""
+    return re.sub("|".join(SIDES), lambda side: _OTHER[side[0]], name)
 
 
 def _link(path: Path, new: Path) -> None:

@@ -23,15 +23,15 @@ from numpy.typing import NDArray
 
 from scones.errors import SconesError
 from scones.outputs import Labels
-from scones.text import END, PAD
+from scones.text import END
 from scones.text.batches import pad_sentences
-from scones.text.store import ParallelTokens, Sentences, TokenStore, same_number, sentences
+from scones.text.store import Ints, ParallelTokens, Sentences, TokenStore, same_number, sentences
 from scones.training.options import TrainOptions
 
-Places = tuple[NDArray[np.int64], NDArray[np.int64]]
+Places = tuple[Ints, Ints]
 """Positions in the joined targets of a batch, and a token for each."""
 
-Draw = Callable[[int, NDArray[np.int64]], NDArray[np.uint64]]
+Draw = Callable[[int, Ints], NDArray[np.uint64]]
 """A number for each of some positions, other ones for every kind."""
 
 _NEGATIONS = {
@@ -55,16 +55,14 @@ class LabelledTokens(ParallelTokens):
     """What a wrong token counts; any other token that is not right counts α."""
     omissions: Omissions | None = None
 
-    def told(
-        self, indices: NDArray[np.int64], draw: int
-    ) -> tuple[ParallelTokens, NDArray[np.int64], Labels]:
+    def told(self, indices: Ints, draw: int) -> tuple[ParallelTokens, Ints, Labels]:
         """The labels of some pairs, and the pairs with what has to be read for labels alone."""
         labels = self.labels(indices)
         if self.omissions is None:
             return self, indices, labels
         return self.omissions.added(self, indices, draw, labels)
 
-    def labels(self, indices: NDArray[np.int64]) -> Labels:
+    def labels(self, indices: Ints) -> Labels:
         """The labels of some pairs, whose targets stand one behind another, each with its end."""
         targets_N, starts = joined(self.targets, indices)
         right = [] if self.references is None else self.references(indices, starts)
@@ -72,8 +70,8 @@ class LabelledTokens(ParallelTokens):
         wrong += [] if self.mistakes is None else self.mistakes(indices, starts)
         # A place and a token as one number: each once, targets never, what is right never wrong.
         own = _as_numbers(np.arange(len(targets_N)), targets_N)
-        right_K = np.setdiff1d(_union(right), own)
-        wrong_K = np.setdiff1d(_union(wrong), np.union1d(right_K, own))
+        right_K = np.setdiff1d(_numbers(right), own)
+        wrong_K = np.setdiff1d(_numbers(wrong), np.union1d(right_K, own))
         rows, tokens = np.divmod(np.concatenate([right_K, wrong_K]), _TOKENS)
         is_right = (np.arange(len(rows)) < len(right_K)).astype(np.float32)
         return Labels(
@@ -104,19 +102,15 @@ def labelled(store: TokenStore, options: TrainOptions) -> ParallelTokens:
 _TOKENS = 1 << 32
 
 
-def _as_numbers(rows: NDArray[np.int64], tokens: NDArray[np.int64]) -> NDArray[np.int64]:
+def _as_numbers(rows: Ints, tokens: Ints) -> Ints:
     return rows.astype(np.int64) * _TOKENS + tokens
 
 
-def _union(places: list[Places]) -> NDArray[np.int64]:
-    return np.unique(
-        np.concatenate([np.zeros(0, np.int64), *(_as_numbers(*one) for one in places)])
-    )
+def _numbers(places: list[Places]) -> Ints:
+    return np.concatenate([np.zeros(0, np.int64), *(_as_numbers(*one) for one in places)])
 
 
-def joined(
-    targets: Sentences, indices: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def joined(targets: Sentences, indices: Ints) -> tuple[Ints, Ints]:
     """Targets one behind another, each with its end, and where each begins."""
     tokens, lengths = targets.gather(indices)
     ends = np.cumsum(lengths)
@@ -143,7 +137,7 @@ class References:
         self.different = np.bincount(np.unique(both, axis=1)[0])[tokens.groups]
         """How many different references the source of each pair has."""
 
-    def epoch(self, seed: int, epoch: int) -> NDArray[np.int64]:
+    def epoch(self, seed: int, epoch: int) -> Ints:
         """The pairs of an epoch: every source once, with one of its references, drawn anew.
 
         So a source counts the same however many references it has, and a prefix that they share is
@@ -155,21 +149,17 @@ class References:
         ranks = np.arange(len(order)) - self._begins[groups]
         return np.sort(order[ranks * self.different[order] < self._sizes[groups]])
 
-    def others(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def others(self, indices: Ints) -> tuple[Ints, Ints]:
         """The pairs with the sources of these, themselves among them, and whose each is."""
         pairs, sizes = self._pairs.gather(self._groups[indices])
         return pairs, np.repeat(np.arange(len(indices)), sizes)
 
-    def __call__(self, indices: NDArray[np.int64], starts: NDArray[np.int64]) -> list[Places]:
+    def __call__(self, indices: Ints, starts: Ints) -> list[Places]:
         # One place for each other reference: before it both say the same, behind it this one's
         # prefix is no prefix of the other.
         others, owners = self.others(indices)
-        own, other = (pad_sentences(self._targets, each) for each in (indices[owners], others))
-        width = max(own.shape[1], other.shape[1])
-        own, other = (
-            np.pad(ids, ((0, 0), (0, width - ids.shape[1])), constant_values=PAD)
-            for ids in (own, other)
-        )
+        both = pad_sentences(self._targets, np.concatenate([indices[owners], others]))
+        own, other = np.split(both, 2)
         parting = (own != other).argmax(axis=1)
         differs = (own != other).any(axis=1)
         tokens = other[np.arange(len(other)), parting]
@@ -200,13 +190,11 @@ class Spoilers:
         negations = _NEGATIONS.get(store.target_language, [])
         self._negations = np.flatnonzero(np.isin(pieces, negations))
 
-    def __call__(
-        self, indices: NDArray[np.int64], targets_N: NDArray[np.int64], starts: NDArray[np.int64]
-    ) -> Iterator[Places]:
+    def __call__(self, indices: Ints, targets_N: Ints, starts: Ints) -> Iterator[Places]:
         sentences_N = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(targets_N))))
         places_N = np.arange(len(targets_N)) - starts[sentences_N]
 
-        def drawn(kind: int, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
+        def drawn(kind: int, rows: Ints) -> NDArray[np.uint64]:
             return _hashed(self._seed, kind, indices[sentences_N[rows]], places_N[rows])
 
         word_N = self._word[targets_N]
@@ -228,12 +216,8 @@ class Spoilers:
                 yield rows, choices[(own + others) % len(choices)]
 
     def a_word(
-        self,
-        indices: NDArray[np.int64],
-        targets_N: NDArray[np.int64],
-        starts: NDArray[np.int64],
-        draw: int,
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        self, indices: Ints, targets_N: Ints, starts: Ints, draw: int
+    ) -> tuple[Ints, Ints, Ints]:
         """One of several words in every fourth sentence: whose, where it begins and ends."""
         heads = np.flatnonzero(self._word[targets_N] | self._mark[targets_N])
         words = np.flatnonzero(self._word[targets_N[heads]])
@@ -245,9 +229,7 @@ class Spoilers:
         chosen = words[first[rows] + which.astype(np.int64)]
         return rows, heads[chosen], heads[chosen + 1]
 
-    def _inserted(
-        self, heads: NDArray[np.int64], words: NDArray[np.int64], drawn: Draw
-    ) -> Iterator[Places]:
+    def _inserted(self, heads: Ints, words: Ints, drawn: Draw) -> Iterator[Places]:
         """Any word at all, as often as it is said, also behind the end; and a negation."""
         ids = self._targets.drawn(drawn(10, heads))
         yield heads[self._word[ids]], ids[self._word[ids]]
@@ -270,8 +252,8 @@ class Omissions:
         self._references = References(store) if grouped else None
 
     def added(
-        self, tokens: ParallelTokens, indices: NDArray[np.int64], draw: int, labels: Labels
-    ) -> tuple[ParallelTokens, NDArray[np.int64], Labels]:
+        self, tokens: ParallelTokens, indices: Ints, draw: int, labels: Labels
+    ) -> tuple[ParallelTokens, Ints, Labels]:
         """Put them behind the pairs of a batch, with a label at the end of each."""
         targets_N, starts = joined(tokens.targets, indices)
         rows, begins, ends = self._spoilers.a_word(indices, targets_N, starts, draw)
@@ -288,9 +270,7 @@ class Omissions:
         pairs = ParallelTokens(sources, targets)
         return pairs, np.arange(len(pairs)), self._labelled(labels, torch.from_numpy(ends_K))
 
-    def _wrong(
-        self, targets: Sentences, pairs: NDArray[np.int64], lacking: list[NDArray[np.int64]]
-    ) -> NDArray[np.bool_]:
+    def _wrong(self, targets: Sentences, pairs: Ints, lacking: list[Ints]) -> NDArray[np.bool_]:
         """Which of these no other reference of their source says."""
         wrong = np.ones(len(pairs), np.bool_)
         if self._references is None:
@@ -316,7 +296,7 @@ class Mistakes:
     """What a model once took for right, and no reference says (`scones mine`)."""
 
     @staticmethod
-    def read(path: Path) -> tuple[str, list[NDArray[np.int64]]]:
+    def read(path: Path) -> tuple[str, list[Ints]]:
         """The digest of the store that a file is for, and its pairs, places and tokens."""
         with np.load(path, allow_pickle=False) as file:
             parts = [file[name].astype(np.int64) for name in ("pairs", "places", "tokens")]
@@ -336,14 +316,14 @@ class Mistakes:
             )
         self._pairs, self._places, self._tokens = parts
 
-    def __call__(self, indices: NDArray[np.int64], starts: NDArray[np.int64]) -> list[Places]:
+    def __call__(self, indices: Ints, starts: Ints) -> list[Places]:
         first, last = (np.searchsorted(self._pairs, indices, side) for side in ("left", "right"))
         owners = np.repeat(np.arange(len(indices)), last - first)
         chosen = np.arange(len(owners)) + np.repeat(last - np.cumsum(last - first), last - first)
         return [(starts[owners] + self._places[chosen], self._tokens[chosen])]
 
 
-def _hashed(seed: int, kind: int, *numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
+def _hashed(seed: int, kind: int, *numbers: Ints) -> NDArray[np.uint64]:
     """Numbers that look random and follow from what they are made of (SplitMix64)."""
     state = np.full(numbers[0].shape, (seed * 64 + kind) % (1 << 64), np.uint64)
     for number in numbers:  # arrays wrap round in silence, which is meant

@@ -504,9 +504,6 @@ def interruptible() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-_GREEDY = SearchOptions(search="greedy", scores=False)
-
-
 @dataclass(frozen=True)
 class Validation:
     """How a model does on the development set."""
@@ -538,8 +535,8 @@ def validate(
             output.loss(hidden_ND, model.output_weight, model.output_bias, batch.targets_N)
         )
         count += batch.total
-    sources = [tokens.source(index).tolist() for index in range(len(references))]
-    found = search_corpus(model, output, sources, _GREEDY)
+    sources = [tokens.sources[index].tolist() for index in range(len(references))]
+    found = search_corpus(model, output, sources, SearchOptions(search="greedy", scores=False))
     hypotheses = store.subwords.decode([best[0].tokens for best in found])
     score = bleu(hypotheses, [references])
     model.train(training)

@@ -15,14 +15,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.nn import functional
 
 from scones.files import check_file, write_file
 from scones.hardware import choose_device
 from scones.outputs import output_layer
 from scones.search.searcher import batches_by_length
-from scones.text.store import ParallelTokens, TokenStore
+from scones.text.store import Ints, ParallelTokens, TokenStore
 from scones.training.data import make_batch, model_for
 from scones.training.labels import UNREADABLE, Mistakes, Places, References, joined
 
@@ -50,7 +49,7 @@ def mine(
     output = output_layer(start.facts.output)
     tokens = store.split("train")
     chosen = np.flatnonzero(known.different >= references)
-    found: list[tuple[NDArray[np.int64], ...]] = [(np.zeros(0, np.int64),) * 3]
+    found: list[tuple[Ints, ...]] = [(np.zeros(0, np.int64),) * 3]
     done = 0
     for part in batches_by_length((tokens.targets.lengths[chosen] + 1).tolist(), _BATCH_TOKENS):
         pairs = chosen[part]
@@ -79,8 +78,8 @@ def _is_ours(path: Path) -> bool:
 
 
 def _unknown(
-    known: References, tokens: ParallelTokens, pairs: NDArray[np.int64], places: Places
-) -> tuple[NDArray[np.int64], ...]:
+    known: References, tokens: ParallelTokens, pairs: Ints, places: Places
+) -> tuple[Ints, ...]:
     """Of some tokens at places of a batch those that no reference holds, as pair, place, token."""
     others, owners = known.others(pairs)
     ids, lengths = tokens.targets.gather(others)

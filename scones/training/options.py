@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from scones.errors import SconesError
 from scones.files import new_folder, read_json, write_json
 from scones.model.config import ModelOptions
-from scones.options import option, out_of_bounds
+from scones.options import Checked, option
 
 # The command line makes its flags of these options before it needs PyTorch.
 if TYPE_CHECKING:
@@ -18,20 +19,23 @@ if TYPE_CHECKING:
     from scones.text.store import ParallelTokens, TokenStore
 
 
+_count = partial(option, least=1)
+_part = partial(option, least=0, below=1)
+_positive = partial(option, above=0, most=10**6)
+
+
 @dataclass(frozen=True)
-class TrainOptions:
+class TrainOptions(Checked):
     """How to train; every field is a recipe key and a command-line flag of the same name."""
 
-    max_steps: int | None = option(None, "stop after this many steps", group="Budget", least=1)
+    max_steps: int | None = _count(None, "stop after this many steps", group="Budget")
     max_minutes: float | None = option(None, "stop after this much training time", above=0)
     patience: int = option(
         10, "stop after this many validations without a better dev BLEU; 0: never", least=0
     )
 
-    max_tokens: int = option(
-        4096, "padded tokens of a batch, on either side", group="Batches", least=1
-    )
-    accumulate: int = option(1, "batches whose gradients make one step", least=1, most=10**6)
+    max_tokens: int = _count(4096, "padded tokens of a batch, on either side", group="Batches")
+    accumulate: int = _count(1, "batches whose gradients make one step", most=10**6)
     loss_average: Literal["tokens", "sentences"] = option(
         "tokens", "average the loss over tokens, or over each sentence first (the paper's equation)"
     )
@@ -39,47 +43,34 @@ class TrainOptions:
     references: Literal["all"] | None = option(
         None, "all: the other references of a source are right too", group="Labels"
     )
-    negatives: float | None = option(
-        None,
-        "weight of known wrong tokens, of words dropped, doubled, swapped, …; α if unset",
-        above=0,
-        most=10**6,
+    negatives: float | None = _positive(
+        None, "weight of known wrong tokens, of words dropped, doubled, swapped, …; α if unset"
     )
-    omissions: float | None = option(
-        None,
-        "weight of a wrong end behind references that lack a word; none are made if unset",
-        above=0,
-        most=10**6,
+    omissions: float | None = _positive(
+        None, "weight of a wrong end behind references that lack a word; none are made if unset"
     )
     mistakes: Path | None = option(None, "a model's mistakes, from scones mine, to tell of too")
 
     optimizer: Literal["lamb", "adamw"] = option(
         "lamb", "the optimiser; LAMB is the paper's", group="Optimiser"
     )
-    learning_rate: float = option(
-        0.006, "highest learning rate (AdamW wants about a tenth)", above=0, most=10**6
-    )
+    learning_rate: float = _positive(0.006, "highest learning rate (AdamW wants about a tenth)")
     warmup_steps: int = option(1000, "steps until the highest learning rate", least=0)
-    cooldown: float = option(
-        0.0,
-        "share of the budget at its end over which the learning rate falls to 0",
-        least=0,
-        below=1,
+    cooldown: float = _part(
+        0.0, "share of the budget at its end over which the learning rate falls to 0"
     )
-    beta1: float = option(0.9, "decay of the gradient's running mean", least=0, below=1)
-    beta2: float = option(0.98, "decay of the squared gradient's running mean", least=0, below=1)
+    beta1: float = _part(0.9, "decay of the gradient's running mean")
+    beta2: float = _part(0.98, "decay of the squared gradient's running mean")
     weight_decay: float = option(0.01, "weight decay of matrices", least=0, most=10**6)
     clip_norm: float = option(
         1.0, "largest norm of the gradient; 0: no clipping", least=0, most=10**12
     )
 
-    validate_every: int = option(1000, "steps between validations", group="Bookkeeping", least=1)
-    dev_sentences: int | None = option(
-        None, "sentences of the dev set that are used; all if unset", least=1
-    )
+    validate_every: int = _count(1000, "steps between validations", group="Bookkeeping")
+    dev_sentences: int | None = _count(None, "sentences of the dev set that are used; all if unset")
     average_last: int = option(0, "average this many last checkpoints at the end", least=0)
-    checkpoint_every: int = option(1000, "steps between checkpoints", least=1)
-    log_every: int = option(50, "most steps between log lines, a line every 30 s besides", least=1)
+    checkpoint_every: int = _count(1000, "steps between checkpoints")
+    log_every: int = _count(50, "most steps between log lines, a line every 30 s besides")
     tensorboard: bool = option(False, "write TensorBoard files too")
 
     start_from: Path | None = option(
@@ -93,13 +84,13 @@ class TrainOptions:
     precision: Literal["auto", "float32", "bf16"] = option(
         "auto", "arithmetic of the matrix products; auto: bf16 where the hardware has it"
     )
-    threads: int | None = option(None, "CPU threads; all cores if unset", least=1)
+    threads: int | None = _count(None, "CPU threads; all cores if unset")
     graphs: Literal["auto", "yes", "no"] = option(
         "auto", "let a GPU repeat steps by itself, as CUDA graphs; auto: small ones"
     )
 
-    def __post_init__(self) -> None:
-        problems = out_of_bounds(self)
+    def problems(self) -> list[str]:
+        problems = super().problems()
         if not self.has_budget and self.patience == 0:
             problems.append("one of max_steps, max_minutes and patience must say when to stop")
         if self.cooldown and not self.has_budget:
@@ -108,8 +99,7 @@ class TrainOptions:
             problems.append("mistakes needs negatives, their weight")
         if self.labels and self.graphs == "yes":
             problems.append("graphs cannot be had with references, negatives or omissions")
-        if problems:
-            raise SconesError(f"The training options do not fit: {'; '.join(problems)}.")
+        return problems
 
     @property
     def has_budget(self) -> bool:
@@ -204,8 +194,7 @@ def check_run_config(folder: Path, experiment: Experiment, store: TokenStore) ->
             (hidden / "checkpoints").mkdir()
             write_json(hidden / "run.json", wanted)
         return
-    differences = _differences(read_json(record), wanted)
-    if differences:
+    if differences := _differences(read_json(record), wanted):
         raise SconesError(
             f"{folder} holds another run ({'; '.join(differences)}); choose another folder, or "
             "give the options it was started with."

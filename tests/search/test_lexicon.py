@@ -30,7 +30,7 @@ def corpus(count, seed=0):
 def by_hand(pairs, rounds):
     """Model 1 one sentence after another."""
     sentences = [
-        ({*pairs.source(index).tolist(), END}, {*pairs.target(index).tolist()})
+        ({*pairs.sources[index].tolist(), END}, {*pairs.targets[index].tolist()})
         for index in range(len(pairs))
     ]
     rates = {(f, e): 1.0 for sources, targets in sentences for f in sources for e in targets}

@@ -130,7 +130,7 @@ def test_made_from_a_store(tiny_store, tmp_path):
     store = TokenStore.open(tiny_store)
     made = Shortlist.make(store, per_token=20, frequent=10)
     split = store.split("dev")
-    dev = [(split.source(index), split.target(index)) for index in range(len(split))]
+    dev = [(split.sources[index], split.targets[index]) for index in range(len(split))]
     coverage = made.coverage(dev)
     assert 0.9 < coverage.tokens < 1
     assert coverage.size < len(store.subwords) / 3

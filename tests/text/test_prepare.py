@@ -54,8 +54,8 @@ def config(tmp_path):
 
 def _texts(store):
     train = store.split("train")
-    sources = store.subwords.decode([train.source(i) for i in range(len(train))])
-    targets = store.subwords.decode([train.target(i) for i in range(len(train))])
+    sources = store.subwords.decode([train.sources[i] for i in range(len(train))])
+    targets = store.subwords.decode([train.targets[i] for i in range(len(train))])
     return list(zip(sources, targets, strict=True))
 
 
@@ -266,7 +266,6 @@ def test_all_but_the_first_are_marked(values, chunk, buffered):
         finder = DuplicateFinder(Path(folder) / "duplicates", buffered)
         for start in range(0, len(digests), chunk):
             finder.add(b"".join(digests[start : start + chunk]))
-        assert len(finder) == len(digests)
         marks = finder.mark().tolist()
         assert not list(Path(folder).rglob("bucket.*"))
     assert marks == [digest in digests[:i] for i, digest in enumerate(digests)]

@@ -44,12 +44,12 @@ def test_what_was_written_is_read(folder, subwords):
     assert (store.source_language, store.target_language) == ("de", "en")
     assert len(train) == 4
     assert [ids.tolist() for ids in train.sources] == SOURCES
-    assert [train.target(i).tolist() for i in range(4)] == TARGETS
+    assert [train.targets[i].tolist() for i in range(4)] == TARGETS
     assert train.sources.lengths.tolist() == [3, 0, 1, 2]
     assert train.targets.lengths.tolist() == [1, 2, 0, 4]
     assert store.subwords.digest == subwords.digest
     assert store.dev_texts == DEV
-    assert store.split("dev").target(0).tolist() == subwords.encode(["one two"])[0]
+    assert store.split("dev").targets[0].tolist() == subwords.encode(["one two"])[0]
     store.verify()
     tokens, lengths = train.sources.gather(np.array([3, 1, 0]))  # in the order asked for
     assert (tokens.tolist(), lengths.tolist()) == ([399, 9, 5, 6, 7], [2, 0, 3])
@@ -75,7 +75,7 @@ def test_a_store_travels_as_its_path(folder):
     store = TokenStore.open(folder)
     packed = pickle.dumps(store)
     assert len(packed) < 1000
-    assert pickle.loads(packed).split("train").target(3).tolist() == TARGETS[3]
+    assert pickle.loads(packed).split("train").targets[3].tolist() == TARGETS[3]
 
 
 def test_large_vocabularies_take_four_bytes():
@@ -184,8 +184,8 @@ def test_a_reversed_store_has_source_and_target_exchanged(store, tmp_path):
     assert back.digest == facts["digest"] != there.digest == facts["reversed_from"]
     for split in ("train", "dev"):
         for index in range(len(there.split(split))):
-            assert (there.split(split).source(index) == back.split(split).target(index)).all()
-            assert (there.split(split).target(index) == back.split(split).source(index)).all()
+            assert (there.split(split).sources[index] == back.split(split).targets[index]).all()
+            assert (there.split(split).targets[index] == back.split(split).sources[index]).all()
     assert back.dev_texts == there.dev_texts[::-1]
     found = back.report
     assert (found["source_language"], found["target_language"]) == ("en", "de")

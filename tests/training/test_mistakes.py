@@ -39,7 +39,7 @@ def test_mistakes_are_probable_and_in_no_reference(store, model, tmp_path):
     assert counts == {"pairs": 3, "mistakes": len(pairs)}  # one source has three references
     net = ModelFolder.load(model).model.eval()
     tokens_of = store.split("train")
-    held = {int(token) for pair in (0, 1, 2) for token in tokens_of.target(pair)}
+    held = {int(token) for pair in (0, 1, 2) for token in tokens_of.targets[pair]}
     wanted = set()
     for pair in (0, 1, 2):
         batch = make_batch(tokens_of, np.array([pair]), by_sentence=False)

@@ -66,7 +66,7 @@ def pairs_of(batch):
 
 
 def pair(tokens, index):
-    return tuple(tokens.source(index).tolist()), tuple(tokens.target(index).tolist())
+    return tuple(tokens.sources[index].tolist()), tuple(tokens.targets[index].tolist())
 
 
 def same_facts(left, right):

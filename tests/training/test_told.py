@@ -47,7 +47,7 @@ def told(store, pairs, **changes):
     tokens = labelled(store, options(**changes))
     batch = make_batch(tokens, np.array(pairs), by_sentence=False)
     labels = batch.labels
-    lengths = [len(store.split("train").target(pair)) + 1 for pair in pairs]
+    lengths = [len(store.split("train").targets[pair]) + 1 for pair in pairs]
     starts = np.cumsum([0, *lengths])
     found = [set() for _ in pairs]
     facts = (labels.rows_K, labels.tokens_K, labels.right_K, labels.wrong_K)
@@ -66,8 +66,8 @@ def trie(store):
     pairs = store.split("train")
     found = {}
     for number in range(len(pairs)):
-        target = (*pairs.target(number).tolist(), END)
-        nexts = found.setdefault(tuple(pairs.source(number).tolist()), {})
+        target = (*pairs.targets[number].tolist(), END)
+        nexts = found.setdefault(tuple(pairs.sources[number].tolist()), {})
         for place, token in enumerate(target):
             nexts.setdefault(target[:place], set()).add(token)
     return found
@@ -77,8 +77,8 @@ def test_right_tokens_are_those_of_the_trie(store):
     pairs, nexts = store.split("train"), trie(store)
     order = [3, 0, 5, 2, 1]
     for pair, found in zip(order, told(store, order, references="all"), strict=True):
-        target = (*pairs.target(pair).tolist(), END)
-        of_source = nexts[tuple(pairs.source(pair).tolist())]
+        target = (*pairs.targets[pair].tolist(), END)
+        of_source = nexts[tuple(pairs.sources[pair].tolist())]
         wanted = {
             (place, token, 0.0)
             for place in range(len(target))
@@ -136,7 +136,7 @@ def test_an_epoch_has_every_source_once_for_each_time_it_was_given(store):
         found += batch.tokens
         if position.epoch == 4:
             break
-    assert found == sum(len(store.split("train").target(pair)) + 1 for pair in drawn[3])
+    assert found == sum(len(store.split("train").targets[pair]) + 1 for pair in drawn[3])
 
 
 def lacking(store, rounds=40, **changes):
@@ -151,10 +151,10 @@ def lacking(store, rounds=40, **changes):
         assert labels.rows_K[own].tolist() == ends[len(pairs) :].tolist()
         assert set(labels.tokens_K[own].tolist()) <= {END}
         assert set(labels.wrong_K[own].tolist()) <= {3.0}
-        sources = [tokens.source(pair).tolist() for pair in pairs]
+        sources = [tokens.sources[pair].tolist() for pair in pairs]
         for row in rows[len(pairs) :]:
-            pair = sources.index(read.source(row).tolist())
-            found[pair].add(store.subwords.decode([read.target(row).tolist()])[0])
+            pair = sources.index(read.sources[row].tolist())
+            found[pair].add(store.subwords.decode([read.targets[row].tolist()])[0])
     return found
 
 

@@ -33,11 +33,11 @@ def test_from_any_position_on_the_batches_are_the_same(tokens):
 @pytest.mark.parametrize("by_sentence", [True, False])
 def test_a_batch_predicts_every_real_token_from_those_before_it(by_sentence, tokens):
     batch = make_batch(tokens, np.array([5, 0, 9]), by_sentence).to(torch.device("cpu"))
-    lengths = [len(tokens.target(index)) + 1 for index in (5, 0, 9)]
+    lengths = [len(tokens.targets[index]) + 1 for index in (5, 0, 9)]
     assert len(set(lengths)) > 1
     predicted = batch.targets_N.split(lengths)
     for row, (index, targets) in enumerate(zip((5, 0, 9), predicted, strict=True)):
-        source, target = tokens.source(index).tolist(), tokens.target(index).tolist()
+        source, target = tokens.sources[index].tolist(), tokens.targets[index].tolist()
         assert targets.tolist() == [*target, END]
         assert batch.inputs_BT[row, : len(target) + 1].tolist() == [PAD, *target]
         assert batch.source_BS[row, : len(source) + 1].tolist() == [*source, END]

@@ -93,28 +93,23 @@ class CreamTea:
         return sorted(misses)
 
     @cached_property
-    def _rules(self) -> list[Rule]:
-        return [rule for kind in self._grammar.types for rule in kind.rules]
-
-    @cached_property
-    def _readings(self) -> dict[str, list[tuple[int, int]]]:
+    def _readings(self) -> dict[str, list[tuple[Rule, int]]]:
         """Every sentence with its readings: rule and number. An ambiguous one has several."""
-        readings: dict[str, list[tuple[int, int]]] = {}
-        for position, rule in enumerate(self._rules):
-            for number, source in rule.numbered_sources():
-                readings.setdefault(source, []).append((position, number))
+        readings: dict[str, list[tuple[Rule, int]]] = {}
+        for kind in self._grammar.types:
+            for rule in kind.rules:
+                for number, source in rule.numbered_sources():
+                    readings.setdefault(source, []).append((rule, number))
         return readings
 
     def _derive(self, source: str) -> list[tuple[Rule, Binding]]:
-        read = [(self._rules[rule], number) for rule, number in self._readings.get(source, ())]
-        # Every reading binds: `numbered_sources` gives no number that does not.
-        derivations = [(rule, rule.binding(number) or {}) for rule, number in read]
-        if not derivations:
+        if source not in self._readings:
             raise SconesError(
                 f"'{source}' is not a sentence of the cream-tea grammar; "
                 "give one that it can say, letter by letter."
             )
-        return derivations
+        # Every reading binds: `numbered_sources` gives no number that does not.
+        return [(rule, rule.binding(number) or {}) for rule, number in self._readings[source]]
 
     def _draw(self, rng: random.Random) -> Iterator[str]:
         """Every sentence in random order, once per reading."""
@@ -149,9 +144,7 @@ def splits(
     return pairs, examples[:dev], examples[dev : dev + test]
 
 
-def write_corpus(
-    folder: Path, train: int = 20_000, dev: int = 500, test: int = 1_000, seed: int = 1
-) -> None:
+def write_corpus(folder: Path, train: int, dev: int, test: int, seed: int) -> None:
     """Write a new folder: train, dev and test as .de and .en, dev and test also as .json.
 
     The .en files hold one random reference per sentence, as real corpora do; the .json files hold
@@ -186,6 +179,5 @@ def _pick(example: Example, rng: random.Random) -> str:
 def _deck(rule: Rule, rng: random.Random) -> Iterator[str]:
     """The sentences of a rule, each once, in random order."""
     for number in shuffled(rule.size, rng):
-        bound = rule.binding(number)
-        if bound is not None:
+        if (bound := rule.binding(number)) is not None:
             yield rule.source(bound)

@@ -16,7 +16,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from itertools import pairwise, zip_longest
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 def below(rng: random.Random, limit: int) -> int:
@@ -175,13 +177,10 @@ class Rule:
                 yield number, self.source(dict(zip(self.slots, entries, strict=True)))
 
     def source(self, binding: Binding) -> str:
-        words = []
-        for piece in self.german:
-            if isinstance(piece, Slot):
-                forms = binding[piece.name].german
-                words.append(forms.get(_form(piece, binding)) or forms["plain"])
-            else:
-                words.append(piece)
+        words = (
+            piece if isinstance(piece, str) else _form(piece, binding[piece.name].german, binding)
+            for piece in self.german
+        )
         return capitalised("".join(words))
 
     def translations(self, binding: Binding) -> set[str]:
@@ -198,7 +197,6 @@ class Rule:
 class SentenceType:
     """Rules that are drawn together, with one weight."""
 
-    name: str
     weight: int
     rules: tuple[Rule, ...]
 
@@ -216,17 +214,16 @@ class Grammar:
     """English words without which a sentence says the contrary."""
 
 
-def _form(slot: Slot, binding: Binding) -> str:
-    if slot.partner is None:
-        return slot.form
-    return binding[slot.partner].agrees or "plain"
+def _form(slot: Slot, forms: Mapping[str, T], binding: Binding) -> T:
+    """Of the forms of a word, the one for a slot."""
+    wanted = slot.form if slot.partner is None else binding[slot.partner].agrees
+    return forms.get(wanted or "plain") or forms["plain"]
 
 
 def _wordings(piece: str | Slot, binding: Binding) -> tuple[str, ...]:
     if isinstance(piece, str):
         return (piece,)
-    forms = binding[piece.name].english
-    return forms.get(_form(piece, binding)) or forms["plain"]
+    return _form(piece, binding[piece.name].english, binding)
 
 
 Derivation = tuple[Rule, Binding]
@@ -249,14 +246,7 @@ class Spoiling:
         out.
         """
         swaps = self._swapped()
-        running = [swaps, swaps, self._dropped()]
-        while running:
-            for source in list(running):
-                text = next(source, None)
-                if text is None:
-                    running = [other for other in running if other is not source]
-                else:
-                    yield text
+        return _in_turns(swaps, swaps, self._dropped())
 
     def _swapped(self) -> Iterator[str]:
         """Translations of the sentence with one other word in it: fluent, close, and wrong.
@@ -270,13 +260,10 @@ class Spoiling:
             for name in self._telling_slots(rule)
         ]
         order = list(shuffled(len(decks), self.rng))
-        for choices in zip_longest(*(decks[position] for position in order)):
-            for choice in choices:
-                if choice is not None:
-                    rule, binding = choice
-                    texts = sorted(rule.translations(binding).difference(self.references))
-                    if texts:
-                        yield texts[below(self.rng, len(texts))]
+        for rule, binding in _in_turns(*(decks[position] for position in order)):
+            texts = sorted(rule.translations(binding).difference(self.references))
+            if texts:
+                yield texts[below(self.rng, len(texts))]
 
     def _other_words(self, rule: Rule, binding: Binding, name: str) -> Iterator[Derivation]:
         """The sentence with another entry in one slot, in random order."""
@@ -314,6 +301,12 @@ class Spoiling:
         ]
 
 
+def _in_turns(*sources: Iterator[T]) -> Iterator[T]:
+    """What several iterators give, one of each at a time, until all run dry."""
+    for row in zip_longest(*sources):
+        yield from (item for item in row if item is not None)
+
+
 def _may_mean(one: Entry, other: Entry) -> bool:
     """Whether a translator may fairly say one for the other: "she" for "my sister"."""
     return any(
@@ -341,10 +334,8 @@ def parse_grammar(lexicon_toml: str, sentences_toml: str) -> Grammar:
     lexicon = _Lexicon(data)
     sentences = tomllib.loads(sentences_toml)["sentence"]
     types = tuple(_sentence_type(table, lexicon) for table in sentences)
-    alike, dispensable, negations = (
-        frozenset(data["near_misses"][key]) for key in ("alike", "dispensable", "negations")
-    )
-    return Grammar(types, alike, dispensable, negations)
+    near_misses = {name: frozenset(words) for name, words in data["near_misses"].items()}
+    return Grammar(types, **near_misses)
 
 
 class _Lexicon:
@@ -405,7 +396,7 @@ def _sentence_type(table: Mapping[str, Any], lexicon: _Lexicon) -> SentenceType:
                 for slot in slots_of(one)
             }
             rules.append(Rule(source, tuple(targets), slots, lexicon.contractions))
-    return SentenceType(table["name"], table["weight"], tuple(rules))
+    return SentenceType(table["weight"], tuple(rules))
 
 
 def _forms(value: str | dict[str, str]) -> dict[str, str]:
