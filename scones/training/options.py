@@ -80,7 +80,9 @@ class TrainOptions:
     average_last: int = option(0, "average this many last checkpoints at the end", least=0)
     checkpoint_every: int = option(1000, "steps between checkpoints", least=1)
     log_every: int = option(50, "most steps between log lines, a line every 30 s besides", least=1)
-    tensorboard: bool = option(False, "write TensorBoard files too")
+    tensorboard: bool = option(
+        False, "write TensorBoard files too", flags=("--tensorboard/--no-tensorboard",)
+    )
 
     start_from: Path | None = option(
         None,
