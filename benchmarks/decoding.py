@@ -22,6 +22,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ from scones.evaluation.metrics import bleu
 from scones.hardware import choose_device, gpu_path
 from scones.model.folder import ModelFolder
 from scones.outputs import output_layer
-from scones.search.engine import padded, score_batch, searcher
+from scones.search.engine import padded, read_batch, searcher, token_scores
 from scones.search.searcher import SearchOptions
 from scones.text import END
 from scones.text.reading import read_texts
@@ -92,7 +93,8 @@ class Model:
         """Score a translation, its end of sentence included, in float32."""
         model, output = self.exact.model, output_layer(self.exact.facts.output)
         target_BT = torch.tensor([translation], device=model.device)
-        return sum(score_batch(model, output, padded([source], model.device), target_BT)[0])
+        source_BS, scores = padded([source], model.device), partial(token_scores, output)
+        return sum(read_batch(model, source_BS, target_BT, scores)[0])
 
 
 @dataclass

@@ -55,20 +55,21 @@ def option(
     below: float | None = None,
     shared: bool = False,
     only: tuple[str, ...] = (),
+    positional: bool = False,
 ) -> Any:
     """A dataclass field with its default, its help text and its bounds; a list default is copied.
 
     `group` is a heading in `--help`: of this field and those behind it, up to the next heading.
-    `flags` are its names on the command line where they are not `--field-name`, or for a bool
-    `--field-name/--no-field-name`. `values` are offered, but others are taken too; a field that
-    takes nothing else has a `Literal` type. What is `shared` by many commands stands last in
-    `--help`. A flag that means something for some values of another field alone names that field
-    and those values in `only`.
+    `flags` are its names on the command line where they are not `--field-name`, or for a bool that
+    is not off by default `--field-name/--no-field-name`. `values` are offered, but others are taken
+    too; a field that takes nothing else has a `Literal` type. What is `shared` by many commands
+    stands last in `--help`. A flag that means something for some values of another field alone
+    names that field and those values in `only`. `positional` is what `argument` makes.
     """
     bounds = {"least": least, "most": most, "above": above, "below": below}
     metadata: dict[str, Any] = {"help": help, "group": group, "bounds": bounds}
     metadata |= {"flags": flags, "metavar": metavar, "values": values, "shared": shared}
-    metadata["only"] = only
+    metadata |= {"only": only, "positional": positional}
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -76,10 +77,7 @@ def option(
 
 def argument(help: str, metavar: str, default: Any = REQUIRED) -> Any:
     """A dataclass field that stands on the command line without a flag; a list takes them all."""
-    metadata = {"help": help, "metavar": metavar, "positional": True}
-    if isinstance(default, list):
-        return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
+    return option(default, help, metavar=metavar, positional=True)
 
 
 class Given(Generic[Options]):
@@ -109,8 +107,7 @@ def out_of_bounds(options: Any) -> list[str]:
     """What is wrong with the numbers of an options dataclass, by the bounds at its `option`s."""
     problems = []
     for field in dataclasses.fields(options):
-        value = getattr(options, field.name)
-        problems += bounds_broken(field, value, field.name)
+        problems += bounds_broken(field, getattr(options, field.name), field.name)
     return problems
 
 
@@ -129,19 +126,14 @@ def bounds_broken(field: dataclasses.Field[Any], value: Any, name: str) -> list[
     """What is wrong with a value, or with each of a list, by the bounds at its `option`."""
     bounds = field.metadata.get("bounds", {})
     values = value if isinstance(value, list) else [value]
-    rules = [(one, _broken_bound(one, **bounds)) for one in values]
+    rules = [(one, _broken_bound(one, bounds)) for one in values]
     return [f"{name} must be {rule}, not {one}" for one, rule in rules if rule is not None]
 
 
-def _broken_bound(
-    value: Any,
-    least: float | None = None,
-    most: float | None = None,
-    above: float | None = None,
-    below: float | None = None,
-) -> str | None:
+def _broken_bound(value: Any, bounds: Mapping[str, Any]) -> str | None:
     if value is None:
         return None
+    least, most, above, below = map(bounds.get, ("least", "most", "above", "below"))
     # Written so that NaN, of which every comparison is false, breaks any bound.
     if least is not None and below is not None:
         return None if least <= value < below else f"in [{least:g}, {below:g})"
@@ -202,8 +194,7 @@ def from_section(cls: type[Options], section: Mapping[str, Any], origin: str) ->
             wanted = describe_type(types_by_name[name])
             problems.append(f"'{name}' must be {wanted}, not {value!r}")
     for name, field in fields.items():
-        missing = field.default is field.default_factory is dataclasses.MISSING
-        if name not in section and missing:
+        if name not in section and field.default is field.default_factory is REQUIRED:
             problems.append(f"'{name}' is missing")
     if problems:
         raise SconesError(f"{origin}: {'; '.join(problems)}.")

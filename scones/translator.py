@@ -30,6 +30,7 @@ from scones.search.searcher import (
     batches_by_length,
     circles_begin,
     length_limit,
+    put_back,
 )
 from scones.search.translations import NOTHING, ExactTranslations, Translation, joined
 from scones.text.sentences import split_sentences
@@ -112,8 +113,7 @@ def load(
     in_int8 = opened.config.storage == "int8" and precision == "auto"
     in_int8 = in_int8 and engine != "torch" and shortlist is None
     weights = Weights(opened, device, "bf16" if precision == "bf16" else "float32", in_int8)
-    chosen = choose_searcher(weights, precision, engine, shortlist)
-    return Translator(opened, chosen, weights)
+    return Translator(opened, choose_searcher(weights, precision, engine, shortlist), weights)
 
 
 def _check_list(sentences: Sequence[str]) -> None:
@@ -266,25 +266,22 @@ class Translator:
                 max_states=max_states,
                 max_seconds=max_seconds,
             )
-            exactly = dict(
-                self.exact(
-                    sentences,
-                    options,
-                    beam_size,
-                    too_long,
-                    first_number,
-                    prefix=prefix,
-                    confidence=confidence,
-                )
+            found = self.exact(
+                sentences,
+                options,
+                beam_size,
+                too_long,
+                first_number,
+                prefix=prefix,
+                confidence=confidence,
             )
+            exactly = dict(found)
             return [exactly[index].translations for index in range(len(sentences))]
-        if length_penalty is None:
-            length_penalty = LENGTH_PENALTY
         plainly = SearchOptions(
             search,
             beam_size,
             n_best,
-            length_penalty,
+            LENGTH_PENALTY if length_penalty is None else length_penalty,
             max_tokens=max_tokens,
             scores=scores,
             ambiguities=scores and confidence,
@@ -371,8 +368,7 @@ class Translator:
         # Exact search needs n_best bounds to begin with, so that the beam has to be as wide.
         width = max(beam_size, options.n_best)
         beams = SearchOptions("beam", width, options.n_best, max_memory=options.max_memory)
-        longest = self._sizes.max_length
-        limits = [length_limit(len(source) + 1, longest) for source in sources]
+        limits = [length_limit(len(source) + 1, self._sizes.max_length) for source in sources]
         prefixes = self._prefixes(prefix, sentences, ids, real)
         with encoding_once(self._weights.fastest):
             first = self._found(sources, beams, prefixes)
@@ -426,9 +422,8 @@ class Translator:
             and (end := circles_begin(self.subwords.pieces(one.tokens), fixed[index]))
         ]
         told = options.scores or options.search == "beam"
-        known = all(one.end_log_probs for _, _, one, _ in ended)
         rows: list[list[float]] = [[] for _ in ended]
-        if known and told:
+        if told and all(one.end_log_probs for _, _, one, _ in ended):
             rows = [
                 [*(one.token_log_probs or ())[:end], (one.end_log_probs or ())[end]]
                 for _, _, one, end in ended
@@ -550,17 +545,17 @@ class Translator:
             max(len(source), len(target)) + 1
             for source, target in zip(sources, targets, strict=True)
         ]
-        results: list[list[Fact]] = [[] for _ in sources]
         model = self._weights.fastest
         # Prepacked products need no large batches, whose logits would not fit a CPU's caches.
         most = max_tokens or (8192 if model.head is None else 512)
-        for batch in batches_by_length(lengths, most):
+        batches = list(batches_by_length(lengths, most))
+
+        def facts_of(batch: list[int]) -> list[list[Fact]]:
             source_BS = padded([sources[index] for index in batch], model.device)
             target_BT = padded([targets[index] for index in batch], model.device)
-            facts = read_batch(model, source_BS, target_BT, read)
-            for index, row in zip(batch, facts, strict=True):
-                results[index] = row
-        return results
+            return read_batch(model, source_BS, target_BT, read)
+
+        return put_back(batches, map(facts_of, batches))
 
     def _measured(
         self, sources: Sources, found: Sequence[Sequence[Hypothesis]]

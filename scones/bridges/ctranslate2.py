@@ -36,6 +36,7 @@ from scones.search.searcher import (
     batches_by_length,
     hypothesis,
     length_limit,
+    put_back,
 )
 from scones.text import END, PAD, UNKNOWN
 
@@ -298,20 +299,15 @@ class CTranslate2Searcher:
             )
         lengths = [len(source) + 1 for source in sources]
         limits = [length_limit(length, self._max_length) for length in lengths]
-        share = -(-sum(lengths) // self._threads)
-        most = min(_BATCH_TOKENS, share)
+        most = min(_BATCH_TOKENS, -(-sum(lengths) // self._threads))
         if options.max_tokens is not None:
             most = min(most, options.max_tokens // options.beams)
         batches = list(_batches(lengths, most))
         translate = partial(self._translated, sources, limits, options)
-        results: list[list[Hypothesis]] = [[] for _ in sources]
         with ThreadPoolExecutor(self._threads + 1) as pool:  # so many compute, and one reads
             # A thread takes time to start: one batch does without.
             run: Callable[..., Iterator[Any]] = pool.map if len(batches) > 1 else map
-            for batch, found in zip(batches, run(translate, batches), strict=True):
-                for index, hypotheses in zip(batch, found, strict=True):
-                    results[index] = hypotheses
-        return results
+            return put_back(batches, run(translate, batches))
 
     def _translated(
         self, sources: Sources, limits: Sequence[int], options: SearchOptions, batch: Sequence[int]
@@ -340,7 +336,7 @@ class CTranslate2Searcher:
                 "return_scores": True,
             }
         # Not asynchronously: it would copy all that it gives.
-        answers: list[Any] = self._translator.translate_batch(
+        return self._translator.translate_batch(
             [[self._pieces[number] for number in source] for source in sources],
             **search,
             min_decoding_length=0,
@@ -348,7 +344,6 @@ class CTranslate2Searcher:
             max_input_length=0,
             return_end_token=True,
         )
-        return answers
 
     def _hypotheses(self, answer: Any, limit: int, options: SearchOptions) -> list[Hypothesis]:
         # CTranslate2 has one length limit for a batch. Greedy search, cut at a sentence's own

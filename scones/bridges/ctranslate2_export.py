@@ -103,13 +103,8 @@ def export(
 
 def _card(ours: dict[str, Any], *, is_softmax: bool) -> str:
     template = Template(Path(__file__).with_suffix(".md").read_text(encoding="utf-8"))
-    known = ours | ours["check"] | {"layer": ours["output"]["layer"]}
-    return template.substitute(
-        known,
-        source=ours["source_language"],
-        target=ours["target_language"],
-        search=_SEARCH[is_softmax],
-    )
+    known = {"layer": ours["output"]["layer"], "search": _SEARCH[is_softmax]}
+    return template.substitute(ours | ours["check"] | known)
 
 
 _SEARCH = {
@@ -209,8 +204,7 @@ def logit_difference(
 def _states(model: Transformer, source: Sequence[int], prefix: list[int]) -> Tensor:
     """Our hidden states (T, D) for every token of a prefix, and for the one behind it."""
     inputs_BT = torch.tensor([[PAD, *prefix]], device=model.device)
-    states_BTD: Tensor = model(padded([source], model.device), inputs_BT)
-    return states_BTD[0]
+    return model(padded([source], model.device), inputs_BT)[0]
 
 
 def _ids(found: Hypothesis) -> list[int]:

@@ -50,7 +50,7 @@ class Weights:
         from scones.model.transformer import prepacked
 
         model, encode = self.folder.model, None
-        if self.int8_on_cpu and self.on_cpu:
+        if self.int8_on_cpu and is_cpu(self.device):
             from scones.bridges.ctranslate2 import encoder_of
 
             with suppress(OSError):  # no room to convert
@@ -63,16 +63,13 @@ class Weights:
 
         return torch.bfloat16 if self.precision == "bf16" else torch.float32
 
-    @property
-    def on_cpu(self) -> bool:
-        return is_cpu(self.device)
-
 
 def choose_searcher(
     weights: Weights, precision: Precision, engine: Engine, shortlist: str | Path | None
 ) -> Searcher:
     """Choose between PyTorch and CTranslate2, here and nowhere else."""
-    fits = precision != "bf16" and shortlist is None and engine != "torch" and weights.on_cpu
+    fits = precision != "bf16" and shortlist is None and engine != "torch"
+    fits = fits and is_cpu(weights.device)
     in_int8 = fits and weights.int8_on_cpu
     if engine == "ctranslate2":
         if shortlist is not None:

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from scones.bridges.huggingface_search import output_of, scones_search
 from scones.errors import SconesError, optional_import
 from scones.files import read_json
+from scones.outputs import Reduction, check_numbers
 from scones.outputs.loss import scones_loss
 from scones.outputs.scones import Scones
 
@@ -115,7 +116,7 @@ def trainer_loss(alpha: float = 0.5, label_smoothing: float = 0.0) -> Callable[.
     Trainer takes the labels away before it calls the model: the collator has to make the
     decoder's inputs, as `DataCollatorForSeq2Seq(tokenizer, model=model)` does.
     """
-    settings = Scones(alpha, label_smoothing)
+    check_numbers(label_smoothing, alpha)
 
     def loss(
         outputs: Any, labels: Tensor, num_items_in_batch: Tensor | int | None = None
@@ -128,13 +129,9 @@ def trainer_loss(alpha: float = 0.5, label_smoothing: float = 0.0) -> Callable[.
                 "decoder did not read the labels; use DataCollatorForSeq2Seq(tokenizer, "
                 "model=model), which makes decoder_input_ids from them."
             )
+        reduction: Reduction = "mean" if num_items_in_batch is None else "sum"
         losses = scones_loss(
-            logits,
-            labels.to(logits.device),
-            settings.alpha,
-            settings.label_smoothing,
-            IGNORED,
-            reduction="mean" if num_items_in_batch is None else "sum",
+            logits, labels.to(logits.device), alpha, label_smoothing, IGNORED, reduction
         )
         return losses if num_items_in_batch is None else losses / num_items_in_batch
 

@@ -199,21 +199,18 @@ def _check(
             f"scones_search is greedy or beam search, not {mode.value}; pass do_sample=False and "
             "num_beams."
         )
+    followed = (stopping_criteria.MaxLengthCriteria, stopping_criteria.EosTokenCriteria)
     for criterion in criteria:
-        if not isinstance(
-            criterion, (stopping_criteria.MaxLengthCriteria, stopping_criteria.EosTokenCriteria)
-        ):
+        if not isinstance(criterion, followed):
             raise SconesError(f"scones_search cannot stop by {type(criterion).__name__}.")
     # Sentences that are done leave the batch, so that a row's number says nothing.
+    by_row = (
+        logits_process.PrefixConstrainedLogitsProcessor,
+        logits_process.EncoderNoRepeatNGramLogitsProcessor,
+        logits_process.EncoderRepetitionPenaltyLogitsProcessor,
+    )
     for processor in processors:
-        if isinstance(
-            processor,
-            (
-                logits_process.PrefixConstrainedLogitsProcessor,
-                logits_process.EncoderNoRepeatNGramLogitsProcessor,
-                logits_process.EncoderRepetitionPenaltyLogitsProcessor,
-            ),
-        ):
+        if isinstance(processor, by_row):
             raise SconesError(f"scones_search does not support {type(processor).__name__}.")
 
 
@@ -237,8 +234,6 @@ def _ranks(found: Sequence[Sequence[Hypothesis]], wanted: int, penalty: float) -
     """What the translations were ranked by; -inf for one that was not found."""
     ranks = []
     for hypotheses in found:
-        for hypothesis in hypotheses:
-            length = len(hypothesis.tokens) + hypothesis.finished
-            ranks.append((hypothesis.log_prob or 0.0) / length**penalty)
+        ranks += [(h.log_prob or 0.0) / (len(h.tokens) + h.finished) ** penalty for h in hypotheses]
         ranks += [float("-inf")] * (wanted - len(hypotheses))
     return torch.tensor(ranks)

@@ -93,8 +93,7 @@ def run(arguments: list[str]) -> int:
     except RecursionError:
         return _refuse("A file that was given is nested too deeply to be read.")
     except (MemoryError, RuntimeError) as problem:
-        no_memory = type(problem).__name__ in _NO_MEMORY or _NOT_ALLOCATED in str(problem)
-        if not no_memory:
+        if type(problem).__name__ not in _NO_MEMORY and _NOT_ALLOCATED not in str(problem):
             raise
         return _refuse(
             "There is not enough memory left; give less at a time (fewer --jobs, --max-tokens or "

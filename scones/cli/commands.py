@@ -78,7 +78,9 @@ class Flag:
     def names(self) -> tuple[str, ...]:
         """How it is written on the command line."""
         dashed = self.field.name.replace("_", "-")
-        usual = f"--{dashed}/--no-{dashed}" if self.annotation is bool else f"--{dashed}"
+        # What is off unless it is given needs no flag that turns it off.
+        both = self.annotation is bool and self.field.default is not False
+        usual = f"--{dashed}/--no-{dashed}" if both else f"--{dashed}"
         return self.field.metadata["flags"] or (usual,)
 
     @property
@@ -88,13 +90,12 @@ class Flag:
 
     @property
     def is_argument(self) -> bool:
-        return bool(self.field.metadata.get("positional"))
+        return self.field.metadata["positional"]
 
     @property
     def rank(self) -> int:
         """Arguments stand first in `--help`, and what many commands have last."""
-        about = self.field.metadata
-        return 0 if self.is_argument else 2 if about["shared"] else 1
+        return 0 if self.is_argument else 2 if self.field.metadata["shared"] else 1
 
     def parameter(self) -> Any:
         """Make the parameter of the command."""
@@ -129,8 +130,6 @@ class Flag:
 
     def problems(self, value: Any) -> list[str]:
         """What is wrong with a value that was given."""
-        if self.is_argument:
-            return []
         choices = _choices(self.annotation)
         if choices and value not in choices:
             return [f"{self.written} must be one of {', '.join(choices)}, not {value}"]
@@ -172,10 +171,9 @@ def filled(cls: type, flags: Sequence[Flag], parsed: Mapping[str, Any]) -> Any:
     problems: list[str] = []
     for flag in flags:
         value = parsed[flag.field.name]
-        if value is None or value == [] or value == ():
+        value = list(value) if isinstance(value, tuple) else value
+        if value is None or value == []:
             continue
-        if isinstance(value, tuple):
-            value = list(value)
         problems += flag.problems(value) + _out_of_place(flag, flags, parsed)
         inside = given
         for name in flag.path[:-1]:
@@ -193,7 +191,7 @@ def filled(cls: type, flags: Sequence[Flag], parsed: Mapping[str, Any]) -> Any:
 
 def _out_of_place(flag: Flag, flags: Sequence[Flag], parsed: Mapping[str, Any]) -> list[str]:
     """What is wrong with a flag that means nothing beside the value of another."""
-    name, *values = flag.field.metadata.get("only") or (None,)
+    name, *values = flag.field.metadata["only"] or (None,)
     for other in flags:
         chosen = parsed[other.field.name] or other.field.default
         if other.field.name == name and chosen not in values:
@@ -270,8 +268,7 @@ def _write_text(text: str | None, formatter: Any) -> None:
 
 def _write_lists(rows: dict[str, list[tuple[str, str]]], formatter: Any) -> None:
     """Write lists under headings, their second columns one below the other."""
-    longest = max(len(name) for names in rows.values() for name, _ in names)
-    width = min(longest, _NAME_COLUMN)
+    width = min(_NAME_COLUMN, max(len(name) for names in rows.values() for name, _ in names))
     for heading, records in rows.items():
         with formatter.section(heading):
             formatter.write_dl([(name.ljust(width), text) for name, text in records])

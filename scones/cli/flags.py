@@ -6,7 +6,8 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,7 +16,7 @@ import typer
 from scones.cli import printable
 from scones.errors import SconesError
 from scones.options import REQUIRED, option
-from scones.search.options import ExactLimits
+from scones.search.options import ExactLimits, exactly
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -34,41 +35,36 @@ class CommandGroup:
 # Options that several commands have; a command inherits them.
 
 
+_shared = partial(option, shared=True)
+
+
 @dataclass(frozen=True, kw_only=True)
 class JsonFlag:
-    as_json: bool = option(
-        False, "Print JSON, and nothing else, to standard output.", flags=("--json",), shared=True
+    as_json: bool = _shared(
+        False, "Print JSON, and nothing else, to standard output.", flags=("--json",)
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class OverwriteFlag:
-    overwrite: bool = option(
-        False,
-        "Replace what is there, if it is such a thing and holds nothing else.",
-        flags=("--overwrite",),
-        shared=True,
+    overwrite: bool = _shared(
+        False, "Replace what is there, if it is such a thing and holds nothing else."
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyFlag:
-    verify: bool = option(
+    verify: bool = _shared(
         False,
         "Compare every byte with its digest, also of files that were compared before and have not "
         "changed since.",
-        flags=("--verify",),
-        shared=True,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceFlag:
-    device: str = option(
-        "auto",
-        "Where to compute; cuda:N for a certain GPU.",
-        values=("auto", "cpu", "cuda"),
-        shared=True,
+    device: str = _shared(
+        "auto", "Where to compute; cuda:N for a certain GPU.", values=("auto", "cpu", "cuda")
     )
 
 
@@ -76,31 +72,21 @@ class DeviceFlag:
 class TranslatingFlags(DeviceFlag, ExactLimits):
     """What every command takes that translates with any search."""
 
-    too_long: Literal["error", "cut", "skip"] = option(
+    too_long: Literal["error", "cut", "skip"] = _shared(
         "error",
         "What to do with a sentence beyond the model's limit, which scones info tells: stop, cut "
         "it, or skip it (an empty line); cut and skip warn.",
-        shared=True,
     )
-    max_memory: float | None = option(
-        None,
-        "Gigabytes that exact search may take beside the model.",
-        above=0,
-        most=1e9,
-        only=("search", "exact", "all"),
+    max_memory: float | None = exactly(
+        None, "Gigabytes that exact search may take beside the model.", most=1e9
     )
 
     def exact_options(self, n_best: int = 1, threshold: float | None = None) -> ExactOptions:
         from scones.search.frontier import ExactOptions
 
-        return ExactOptions(
-            n_best,
-            threshold,
-            max_states=self.max_states,
-            max_seconds=self.max_seconds,
-            sentence_seconds=self.sentence_seconds,
-            max_memory=None if self.max_memory is None else int(self.max_memory * 1e9),
-        )
+        limits = {field.name: getattr(self, field.name) for field in fields(ExactLimits)}
+        memory = None if self.max_memory is None else int(self.max_memory * 1e9)
+        return ExactOptions(n_best, threshold, max_memory=memory, **limits)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ import typer
 from scones.cli.flags import DeviceFlag, JsonFlag, TranslatingFlags, VerifyFlag, finite
 from scones.errors import SconesError
 from scones.options import argument, option
-from scones.search.options import SearchFlags
+from scones.search.options import SearchFlags, plainly
 
 if TYPE_CHECKING:
     from scones.search.translations import Translation
@@ -39,11 +39,10 @@ class OpeningFlags(TranslatingFlags, SearchFlags, VerifyFlag, JsonFlag):
         "in int8, all else with an int8 encoder and a decoder in bf16 where the CPU has it; "
         "float32: exact for any model; bf16: less exact.",
     )
-    shortlist: Path | None = option(
+    shortlist: Path | None = plainly(
         None,
         "A file of scones shortlist: only the pieces listed for a sentence are computed. Their "
         "scores stay exact under SCONES; under softmax they share all the probability.",
-        only=("search", "greedy", "beam"),
     )
     threshold: float | None = option(
         None,
@@ -70,11 +69,10 @@ class Translate(OpeningFlags):
         "MODEL",
     )
     files: list[Path] = argument("Text, also compressed; standard input without any.", "FILE", [])
-    split: bool | None = option(
+    split: bool | None = plainly(
         None,
         "Translate each sentence of a line by itself; by default wherever one translation is "
         "wanted, by greedy or beam search.",
-        only=("search", "greedy", "beam"),
     )
     chunk: int = option(2000, "Lines to read ahead and sort by length.", least=1)
     prefix: str | None = option(
@@ -188,13 +186,9 @@ def _check_direction(translator: Translator, text: str) -> None:
     if found := other_language(text, source):
         back = f"pocket-{found}-{source}"
         known = found == target and back in pocket_models()
-        logger.warning(
-            "The text looks like %s, but %s translates from %s%s.",
-            NAMES[found],
-            translator.name,
-            NAMES[source],
-            f"; {back} goes the other way" if known else "",
-        )
+        fact = f"{translator.name} translates from {NAMES[source]}"
+        remedy = f"; {back} goes the other way" if known else ""
+        logger.warning("The text looks like %s, but %s%s.", NAMES[found], fact, remedy)
 
 
 def _answer(translator: Translator, options: Translate, lines: list[tuple[int, str]]) -> None:
@@ -227,7 +221,11 @@ def _found(
     """The translations of each line in order, and what exact search knows about them."""
     texts, first_number = [text for _, text in lines], lines[0][0]
     scores = options.as_json or options.min_confidence is not None
-    confidence = scores and translator.calibration is not None
+    given: dict[str, Any] = {
+        name: getattr(options, name) for name in ("beam_size", "too_long", "prefix")
+    }
+    given["first_number"] = first_number
+    given["confidence"] = scores and translator.calibration is not None
     if options.exactly:
         from scones.search.exact import in_order
 
@@ -235,36 +233,16 @@ def _found(
             options.n_best,
             (options.threshold or translator.likely) if options.search == "all" else None,
         )
-        exact = translator.exact(
-            texts,
-            limits,
-            options.beam_size,
-            options.too_long,
-            first_number,
-            prefix=options.prefix,
-            confidence=confidence,
-        )
-        for index, result in in_order(exact):
+        for index, result in in_order(translator.exact(texts, limits, **given)):
             known: dict[str, Any] = {}
             if options.as_json:
                 certificate = result.certificate and asdict(result.certificate)
                 known = {"certificate": certificate, "lattice": result.lattice.to_json()}
             yield index, result.translations, known
         return
-    results = translator.translate(
-        texts,
-        search=options.search,
-        beam_size=options.beam_size,
-        n_best=options.n_best,
-        length_penalty=options.length_penalty,
-        scores=scores,
-        confidence=confidence,
-        max_tokens=options.max_tokens,
-        too_long=options.too_long,
-        first_number=first_number,
-        split=options.splits,
-        prefix=options.prefix,
-    )
+    names = ("search", "n_best", "length_penalty", "max_tokens")
+    given |= {name: getattr(options, name) for name in names}
+    results = translator.translate(texts, scores=scores, split=options.splits, **given)
     for index, translations in enumerate(results):
         yield index, translations, {}
 
@@ -293,22 +271,17 @@ def _write(line: str) -> None:
     sys.stdout.buffer.write(line.replace("\n", " ").encode() + b"\n")
 
 
+_TOLD = ["text", "log_prob", "probability", "finished", "segmentations"]
+_TOLD += ["ambiguity", "doubt", "confidence"]
+
+
 def _facts(found: Translation) -> dict[str, Any]:
     pieces = [*found.tokens, "</s>"]  # which has no probability where it was cut
-    return {
-        "text": found.text,
-        "log_prob": found.log_prob,
-        "probability": found.probability,
-        "finished": found.finished,
-        "segmentations": found.segmentations,
-        "ambiguity": found.ambiguity,
-        "doubt": found.doubt,
-        "confidence": found.confidence,
-        "tokens": [
-            {"piece": piece, "log_prob": term, "probability": math.exp(term)}
-            for piece, term in zip(pieces, found.token_log_probs or (), strict=False)
-        ],
-    }
+    tokens = [
+        {"piece": piece, "log_prob": term, "probability": math.exp(term)}
+        for piece, term in zip(pieces, found.token_log_probs or (), strict=False)
+    ]
+    return {name: getattr(found, name) for name in _TOLD} | {"tokens": tokens}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -323,7 +296,6 @@ class Score(DeviceFlag, JsonFlag):
         False,
         "Print a second column, separated by a tab: how probable it is that the translation is "
         "acceptable. For calibrated models (scones calibrate).",
-        flags=("--confidence",),
     )
 
 

@@ -90,18 +90,8 @@ class ModelOptions:
 
     def build(self, vocabulary: int) -> ModelConfig:
         """Resolve the preset and the changes to it into the full configuration."""
-        sizes = {
-            name: value if getattr(self, name) is None else getattr(self, name)
-            for name, value in PRESETS[self.preset].items()
-        }
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        sizes = PRESETS[given.pop("preset")] | given
         layers = sizes.pop("layers")
-        return ModelConfig(
-            vocabulary=vocabulary,
-            encoder_layers=self.encoder_layers or layers,
-            decoder_layers=self.decoder_layers or layers,
-            dropout=self.dropout,
-            attention_dropout=self.attention_dropout,
-            tied_embeddings=self.tied_embeddings,
-            max_length=self.max_length,
-            **sizes,
-        )
+        both = {"encoder_layers": layers, "decoder_layers": layers}
+        return ModelConfig(vocabulary, **both | sizes)

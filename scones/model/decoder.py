@@ -196,12 +196,6 @@ class JoinedState:
         """The rows of each batch."""
         return [part.rows for part in self.parts]
 
-    @property
-    def layers(self) -> list[LayerCache]:
-        """The caches of a state that is a single batch."""
-        (part,) = self.parts
-        return part.layers
-
     def advance(self, table_TD: Tensor) -> Tensor:
         """Begin a position, and look up (N, D) which it is for each row."""
         positions = [table_TD[part.length].expand(part.rows, -1) for part in self.parts]

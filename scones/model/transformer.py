@@ -136,8 +136,7 @@ class Stream:
             made, output, dropout = self._waiting
             self._x = self._x + dropout(output(made))
             self._waiting = None
-        normed: Tensor = norm(self._x)
-        return normed
+        return norm(self._x)
 
     def activated(self, linear: Linear, x: Tensor) -> Tensor:
         """The inner half of a feed-forward block."""
@@ -184,8 +183,7 @@ class Attention(nn.Module):
     def queries(self, x: Tensor) -> Tensor:
         """The queries of attention over a memory."""
         assert self.query is not None
-        queries: Tensor = self.query(x)
-        return queries
+        return self.query(x)
 
     def keys_and_values(self, memory_BSD: Tensor) -> tuple[Tensor, Tensor]:
         """Project a memory once; every target position attends to the result."""
@@ -493,8 +491,7 @@ class Transformer(nn.Module):
 
     def embed_target(self, tokens: Tensor) -> Tensor:
         """The embeddings of target tokens, without their positions."""
-        embedded: Tensor = self.target_table(tokens) * math.sqrt(self.config.size)
-        return embedded
+        return self.target_table(tokens) * math.sqrt(self.config.size)
 
     @property
     def target_table(self) -> nn.Embedding:

@@ -250,8 +250,7 @@ class OutputLayer(Checked, ABC):
         import torch
 
         logits_NV = torch.stack([torch.from_numpy(row) for row in rows])
-        found: list[float] = self.scores_of(logits_NV, torch.tensor(tokens)).tolist()
-        return found
+        return self.scores_of(logits_NV, torch.tensor(tokens)).tolist()
 
     def candidates_of_rows(self, rows: Rows, share: float) -> Rows:
         """The probabilities, row by row, that are at least this share of the row's best one."""

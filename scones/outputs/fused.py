@@ -87,8 +87,7 @@ def fused_cross_entropy(
     vocabulary is PyTorch's error on a CPU; on a GPU the loss means nothing then.
     """
     check_numbers(label_smoothing)
-    rule = SoftmaxRule(label_smoothing)
-    return _mean_loss(hidden, weight, bias, targets, rule, ignore_index)
+    return _mean_loss(hidden, weight, bias, targets, SoftmaxRule(label_smoothing), ignore_index)
 
 
 def loss_sum(
@@ -244,15 +243,13 @@ def loss_and_gradients(
     wanted: bool,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Sum the losses; with them, where wanted, the gradients of states, matrix and bias."""
-    precision = _precision(hidden_ND)
     if not _has_kernels(hidden_ND):
-        return _by_chunks(
-            hidden_ND, weight_VD, bias_V, targets_N, weights_N, rule, precision, wanted
-        )
+        return _by_chunks(hidden_ND, weight_VD, bias_V, targets_N, weights_N, rule, wanted)
     from scones.kernels import head
 
     if ignore_index is not None:
         hidden_ND, targets_N = head.without_ignored(hidden_ND, targets_N, ignore_index)
+    precision = _precision(hidden_ND)
     factors = (hidden_ND.to(precision), weight_VD.to(precision))
     spare = ignore_index is not None  # then the states are a copy, to be written over
     inputs = (*factors, bias_V, targets_N, weights_N)
@@ -276,10 +273,10 @@ def _by_chunks(
     targets_N: Tensor,
     weights_N: Tensor | None,
     rule: Rule,
-    precision: torch.dtype,
     wanted: bool,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     # Products may be in half precision; sums over the vocabulary and over chunks may not.
+    precision = _precision(hidden_ND)
     exact = torch.promote_types(torch.float32, hidden_ND.dtype)
     table_VD, addend_V = weight_VD.to(precision), bias_V.to(exact)
     total = torch.zeros((), dtype=exact, device=hidden_ND.device)
@@ -316,8 +313,7 @@ def _turn_into_gradient(
 ) -> Tensor:
     """Write the gradient over logits that lack their bias, add it to the bias', sum the losses."""
     total = torch.zeros_like(bias_V[0])
-    vocabulary = len(bias_V)
-    for few in _slices(len(targets_n), _rows(_BLOCK_NUMBERS, bias_V.device, vocabulary)):
+    for few in _slices(len(targets_n), _rows(_BLOCK_NUMBERS, bias_V.device, len(bias_V))):
         logits_bV = logits_nV[few].to(bias_V.dtype).add_(bias_V)
         losses_b, gradient_bV = rule(logits_bV, targets_n[few].unsqueeze(1))
         if weights_n is not None:

@@ -90,8 +90,7 @@ class Scones(OutputLayer):
 
     def scores_of_rows(self, rows: Rows, tokens: Sequence[int]) -> list[float]:
         chosen = [row[token] for row, token in zip(rows, tokens, strict=True)]
-        scores: list[float] = (-np.logaddexp(0, -np.array(chosen, np.float64))).tolist()
-        return scores
+        return (-np.logaddexp(0, -np.array(chosen, np.float64))).tolist()
 
     def candidates_of_rows(self, rows: Rows, share: float) -> Rows:
         """Compare raw logits: σ(z) ≥ s·σ(m) where exp(-z) ≤ (1 + exp(-m)) / s − 1."""

@@ -185,9 +185,12 @@ class Finished:
         zeros = torch.zeros(sentences, n_best, dtype=torch.long, device=device)
         return cls(nothing, nothing.clone(), nothing.float(), zeros, zeros.clone())
 
+    @property
+    def columns(self) -> tuple[Tensor, ...]:
+        return self.ranks, self.totals, self.terms, self.parents, self.positions
+
     def of(self, sentences: int) -> Finished:
-        columns = (self.ranks, self.totals, self.terms, self.parents, self.positions)
-        return Finished(*(column[:sentences] for column in columns))
+        return Finished(*(column[:sentences] for column in self.columns))
 
     def decided(
         self, active_A: Tensor, scores_Ak: Tensor, limits_A: Tensor, penalty: float
@@ -217,7 +220,7 @@ class Finished:
             candidates.parents[:, :best],
             positions_A.unsqueeze(1).expand(-1, best),
         )
-        kept = (self.ranks, self.totals, self.terms, self.parents, self.positions)
+        kept = self.columns
         both = [
             torch.cat([old[active_A], new], dim=1) for old, new in zip(kept, offered, strict=True)
         ]
@@ -272,13 +275,10 @@ def read_out(history: History, finished: Finished, limits_B: Tensor) -> list[lis
         return tokens[::-1], terms[::-1]
 
     results: list[list[Hypothesis]] = []
-    columns = (finished.totals, finished.terms, finished.parents, finished.positions)
-    rows = zip(finished.ranks.tolist(), *(column.tolist() for column in columns), strict=True)
-    for sentence, (ranks, totals, ends, slots, positions) in enumerate(rows):
+    rows = zip(*(column.tolist() for column in finished.columns), strict=True)
+    for sentence, columns in enumerate(rows):
         found = []
-        for rank, total, end, slot, position in zip(
-            ranks, totals, ends, slots, positions, strict=True
-        ):
+        for rank, total, end, slot, position in zip(*columns, strict=True):
             if rank > _NEVER:
                 tokens, terms = trace(sentence, position - 1, slot)
                 found.append(Hypothesis(tuple(tokens), total, (*terms, end), finished=True))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -26,6 +25,7 @@ from scones.search.searcher import (
     Sources,
     batches_by_length,
     length_limit,
+    put_back,
 )
 from scones.search.shortlist import Shortlist, Shortlisted
 from scones.text import END, PAD
@@ -60,18 +60,14 @@ def searcher(
 
 
 def search_corpus(
-    model: Transformer,
-    output: OutputLayer,
-    sources: Sources,
-    options: SearchOptions,
-    shortlist: Shortlist | None = None,
+    model: Transformer, output: OutputLayer, sources: Sources, options: SearchOptions
 ) -> list[list[Hypothesis]]:
     """Search once, with the weights as they are now: what validation does.
 
     The searcher is built anew for every call. One that was kept from the last validation would go
     on searching with the weights of that time. For one call, prepacking would not pay.
     """
-    return searcher(model, output, shortlist=shortlist, prepack=False).search(sources, options)
+    return searcher(model, output, prepack=False).search(sources, options)
 
 
 @dataclass(frozen=True)
@@ -101,12 +97,8 @@ class BatchSearcher:
         plan = list(batches_by_length([len(source) + 1 for source in sources], most))
         # A generator: on a GPU the sources of all batches at once would take memory for nothing.
         batches = (self._tensors([sources[index] for index in batch]) for batch in plan)
-        results: list[list[Hypothesis]] = [[] for _ in sources]
         fixed = [[prefixes[index] for index in batch] if prefixes else [] for batch in plan]
-        for batch, found in zip(plan, self._search(batches, room, options, fixed), strict=True):
-            for index, hypotheses in zip(batch, found, strict=True):
-                results[index] = hypotheses
-        return results
+        return put_back(plan, self._search(batches, room, options, fixed))
 
     def _search(
         self,
@@ -167,17 +159,9 @@ def read_batch(
     return [list(islice(facts, length)) for length in (target_BT != PAD).sum(dim=1).tolist()]
 
 
-def score_batch(
-    model: Transformer, output: OutputLayer, source_BS: Tensor, target_BT: Tensor
-) -> list[list[float]]:
-    """The log-probability of every target token."""
-    return read_batch(model, source_BS, target_BT, partial(token_scores, output))
-
-
 def token_scores(output: OutputLayer, logits_NV: Tensor, targets_N: Tensor) -> list[float]:
-    """What `score_batch` reads."""
-    scores: list[float] = output.scores_of(logits_NV, targets_N).double().tolist()
-    return scores
+    """For `read_batch`: the log-probability of every target token."""
+    return output.scores_of(logits_NV, targets_N).double().tolist()
 
 
 Job = tuple[Sources, SearchOptions]
@@ -215,11 +199,6 @@ class SharedSearcher:
         # Sorted by length, every n-th sentence is an n-th of the work.
         order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
         rank, count = self._processes.rank, self._processes.count
-        mine = [sources[index] for index in order[rank::count]]
-        results: list[list[Hypothesis]] = [[] for _ in sources]
-        for other, found in enumerate(
-            self._processes.all_gather(self._searcher.search(mine, options))
-        ):
-            for index, hypotheses in zip(order[other::count], found, strict=True):
-                results[index] = hypotheses
-        return results
+        shares = [order[other::count] for other in range(count)]
+        mine = [sources[index] for index in shares[rank]]
+        return put_back(shares, self._processes.all_gather(self._searcher.search(mine, options)))

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -111,21 +111,11 @@ def exact_search(
     def bytes_of(_: int, index: int) -> int:
         return expander.bytes_a_row * (len(sources[index]) + 1)
 
+    columns: tuple[Sequence[Any], ...] = (sources, limits, first, prefixes)
     # The sources of a group share a fifth of the memory; see `_Search` for the rest.
     for group in chunks(range(len(sources)), (bytes_of, memory // 5)):
-        search = _Search(
-            expander,
-            output,
-            [sources[index] for index in group],
-            [limits[index] for index in group],
-            [first[index] for index in group],
-            options,
-            memory,
-            held,
-            deadline,
-            spelling,
-            [prefixes[index] for index in group] if prefixes else (),
-        )
+        theirs = ([column[index] for index in group] if column else [] for column in columns)
+        search = _Search(expander, output, options, memory, held, deadline, spelling, *theirs)
         for index, result in search.run():
             yield group[index], result
         del search  # its memory is for the next
@@ -158,14 +148,14 @@ class _Search:
         self,
         expander: Expander,
         output: OutputLayer,
-        sources: Sequence[Sequence[int]],
-        limits: list[int],
-        first: list[list[Hypothesis]],
         options: ExactOptions,
         memory: int,
         held: int,
         deadline: float,
         spelling: Spelling,
+        sources: Sequence[Sequence[int]],
+        limits: list[int],
+        first: list[list[Hypothesis]],
         prefixes: Beginnings,
     ) -> None:
         self._expander, self._output = expander, output

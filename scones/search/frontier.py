@@ -273,12 +273,10 @@ class PooledTransformer:
     def open(self, sources: Sequence[Sequence[int]], rows: int) -> None:
         """Encode sentences and make room for so many prefixes."""
         width = 2 * self._model.config.size
-        new = self._model.output_bias.new_empty
         self._pools_P2D, self._memories_S2D = [], []  # before anything new takes their place
-        self._pools_P2D = [new(rows, width) for _ in self._layers]
+        self._pools_P2D = [self._model.output_bias.new_empty(rows, width) for _ in self._layers]
         lengths = [len(source) + 1 for source in sources]
-        starts = [0, *accumulate(lengths)]
-        self._spans = [slice(*span) for span in pairwise(starts)]
+        self._spans = [slice(*span) for span in pairwise([0, *accumulate(lengths)])]
         known = self._model.encoded or {}
         found = [known.get((*source, END)) for source in sources]
         unknown = [index for index, states in enumerate(found) if states is None]
@@ -319,23 +317,21 @@ class PooledRows:
         self.sources, self.counts = (numbers.tolist() for numbers in groups)
 
 
+@dataclass
 class PooledTarget:
     """The last positions of prefixes, over the rows on their paths through the pool."""
 
-    def __init__(
-        self, rows: PooledRows, pool_P2D: Tensor, memory_S2D: Tensor, spans: list[slice]
-    ) -> None:
-        self._rows = rows
-        self._pool = pool_P2D
-        self._memory = memory_S2D
-        self._spans = spans
+    rows: PooledRows
+    pool_P2D: Tensor
+    memory_S2D: Tensor
+    spans: list[slice]
 
     def itself(self, attention: Attention, x_RD: Tensor) -> Tensor:
-        size, rows = x_RD.size(1), self._rows
+        size, rows = x_RD.size(1), self.rows
         queries_RD, new_R2D = attention.inputs(x_RD).split((size, 2 * size), dim=1)
-        self._pool[rows.own_R] = new_R2D
+        self.pool_P2D[rows.own_R] = new_R2D
         heads = (2, attention.heads, -1)
-        keys, values = self._pool[rows.paths_RT].unflatten(2, heads).permute(2, 0, 3, 1, 4)
+        keys, values = self.pool_P2D[rows.paths_RT].unflatten(2, heads).permute(2, 0, 3, 1, 4)
         mixed_RH1K = functional.scaled_dot_product_attention(
             queries_RD.unflatten(1, (attention.heads, 1, -1)),
             keys,
@@ -345,12 +341,12 @@ class PooledTarget:
         return mixed_RH1K.flatten(1)
 
     def source(self, attention: Attention, x_RD: Tensor) -> Tensor:
-        rows = self._rows
+        rows = self.rows
         queries_RD = attention.queries(x_RD)[rows.order_R]
         mixed_RD = torch.empty_like(queries_RD)
         mixed_RD[rows.order_R] = torch.cat(
             [
-                self._attend_together(queries, self._memory[self._spans[source]], attention.heads)
+                self._attend_together(queries, self.memory_S2D[self.spans[source]], attention.heads)
                 for source, queries in zip(rows.sources, queries_RD.split(rows.counts), strict=True)
             ]
         )

@@ -85,10 +85,8 @@ class Lattice:
         states = len(self.arcs)
         # Ways on from each state; behind the last all ends meet.
         ways = [
-            [*((_escaped(piece), to) for piece, to in sorted(arcs.items())), *ending]
-            for arcs, ending in zip(
-                self.arcs, ([("", states)] if final else [] for final in self.final), strict=True
-            )
+            [(_escaped(piece), to) for piece, to in sorted(arcs.items())] + [("", states)] * final
+            for arcs, final in zip(self.arcs, self.final, strict=True)
         ]
 
         def spelled(state: int, end: int) -> str:

@@ -11,6 +11,10 @@ from typing import Literal
 
 from scones.options import Checked, option
 
+# Flags of greedy and beam search alone, and limits of exact search.
+plainly = partial(option, only=("search", "greedy", "beam"))
+exactly = partial(option, above=0, only=("search", "exact", "all"))
+
 
 @dataclass(frozen=True)
 class SearchFlags(Checked):
@@ -42,11 +46,8 @@ class SearchFlags(Checked):
         only=("search", "beam"),
     )
     _: KW_ONLY
-    max_tokens: int | None = option(
-        None,
-        "Padded tokens times beams in a batch; by default what suits the device.",
-        least=1,
-        only=("search", "greedy", "beam"),
+    max_tokens: int | None = plainly(
+        None, "Padded tokens times beams in a batch; by default what suits the device.", least=1
     )
 
 
@@ -54,18 +55,15 @@ LENGTH_PENALTY = 1.0
 """What users get who say nothing of it; the probability alone prefers short translations."""
 
 
-_exactly = partial(option, above=0, only=("search", "exact", "all"))
-
-
 # Keyword-only, so that they stand behind `n_best` and `threshold` where those come first.
 @dataclass(frozen=True, kw_only=True)
 class ExactLimits(Checked):
     """How long exact search may take."""
 
-    max_states: int = _exactly(1_000_000, "Prefixes that exact search may look at per sentence.")
-    max_seconds: float | None = _exactly(
+    max_states: int = exactly(1_000_000, "Prefixes that exact search may look at per sentence.")
+    max_seconds: float | None = exactly(
         None, "Time of exact search, for all sentences that are searched together."
     )
-    sentence_seconds: float | None = _exactly(
+    sentence_seconds: float | None = exactly(
         None, "Time of exact search per sentence: by its share of the prefixes."
     )

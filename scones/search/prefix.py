@@ -33,7 +33,6 @@ class Prefix:
     @classmethod
     def of(cls, given: Given, subwords: Subwords) -> Prefix | None:
         """What a text or pieces ask for; None where that is nothing."""
-        is_text = isinstance(given, str)
         path = subwords.encode([given])[0] if isinstance(given, str) else subwords.ids(given)
         if any(token <= UNKNOWN for token in path):
             raise SconesError(
@@ -43,7 +42,7 @@ class Prefix:
         if not path:
             return None
         allowed: list[tuple[int, ...]] = [(token,) for token in path]
-        if is_text:
+        if isinstance(given, str):
             allowed = _open_ended(path, subwords.pieces(), given[-1].isspace())
         return cls(tuple(path), tuple(allowed))
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 from scones.errors import SconesError
 from scones.options import option
 from scones.search.options import SearchFlags
 from scones.text import END
+
+Fact = TypeVar("Fact")
 
 
 @dataclass(frozen=True)
@@ -162,3 +164,13 @@ def batches_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[
     """Group indices of like lengths, the longest first, at most `max_tokens` padded tokens each."""
     # Padding makes every sentence as long as the first, the longest.
     return chunks(longest_first(lengths), (lambda first, _: lengths[first], max_tokens))
+
+
+def put_back(batches: Iterable[Sequence[int]], found: Iterable[Iterable[Fact]]) -> list[Fact]:
+    """What was found for each index of some batches, in the order of the indices."""
+    facts = {
+        index: fact
+        for batch, several in zip(batches, found, strict=True)
+        for index, fact in zip(batch, several, strict=True)
+    }
+    return [facts[index] for index in range(len(facts))]

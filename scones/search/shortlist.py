@@ -176,8 +176,7 @@ class Shortlist:
         The list of the end of sentence, which every source has, is for everybody. `digest` is
         that of the vocabulary.
         """
-        self._offsets = offsets
-        self._tokens = tokens
+        self._arrays = {"offsets": offsets, "tokens": tokens}
         self._lists = Sentences(tokens, offsets)
         self.digest = digest
 
@@ -228,8 +227,7 @@ class Shortlist:
     def save(self, path: Path) -> None:
         """Write the file, in one step."""
         facts = {"format": _FORMAT, "vocabulary_digest": self.digest}
-        arrays = {"offsets": self._offsets, "tokens": self._tokens}
-        write_file(path, save(arrays, metadata=facts))
+        write_file(path, save(self._arrays, metadata=facts))
 
     @property
     def vocabulary(self) -> int:

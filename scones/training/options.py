@@ -71,7 +71,9 @@ class TrainOptions(Checked):
     average_last: int = option(0, "average this many last checkpoints at the end", least=0)
     checkpoint_every: int = _count(1000, "steps between checkpoints")
     log_every: int = _count(50, "most steps between log lines, a line every 30 s besides")
-    tensorboard: bool = option(False, "write TensorBoard files too")
+    tensorboard: bool = option(
+        False, "write TensorBoard files too", flags=("--tensorboard/--no-tensorboard",)
+    )
 
     start_from: Path | None = option(
         None,

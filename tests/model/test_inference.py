@@ -59,7 +59,7 @@ def test_sources_are_encoded_to_the_models_keys_and_values(model):
         start, length = int(sources.starts_N[index]), int(sources.lengths_N[index])
         assert length == len(sentence) + 1
         state = model.start(alone(sentence))
-        for cache, pool in zip(state.layers, sources.layers_S2D, strict=True):
+        for cache, pool in zip(state.parts[0].layers, sources.layers_S2D, strict=True):
             keys, values = pool[start : start + length].view(length, 2, 2, -1).unbind(1)
             for have, want in ((keys, cache.cross_keys), (values, cache.cross_values)):
                 torch.testing.assert_close(have.transpose(0, 1), want[0], rtol=1e-4, atol=1e-4)

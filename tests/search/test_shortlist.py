@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from scones.model.config import ModelConfig
 from scones.model.transformer import Transformer
 from scones.outputs.scones import Scones
 from scones.outputs.softmax import Softmax
-from scones.search.engine import padded, score_batch, search_corpus, searcher
+from scones.search.engine import padded, read_batch, searcher, token_scores
 from scones.search.searcher import SearchOptions
 from scones.search.shortlist import Shortlist, Shortlisted
 from scones.text import END, PAD
@@ -65,7 +66,13 @@ def own(shortlist, source):
 def full_scores(model, output, source, tokens):
     """The log-probability of every token of a translation, by the whole model."""
     cpu = torch.device("cpu")
-    return score_batch(model, output, padded([source], cpu), padded([tokens], cpu))[0]
+    scores = partial(token_scores, output)
+    return read_batch(model, padded([source], cpu), padded([tokens], cpu), scores)[0]
+
+
+def searched(model, output, sources, options, shortlist=None):
+    found = searcher(model, output, shortlist=shortlist, prepack=False)
+    return found.search(sources, options)
 
 
 def test_a_sentence_may_use_the_lists_of_its_pieces():
@@ -84,8 +91,8 @@ def test_a_list_of_everything_changes_nothing(model, sources, options):
     lists = [[] for _ in range(VOCABULARY)]
     lists[END] = [*range(VOCABULARY)]
     for output in (Scones(), Softmax()):
-        plain = search_corpus(model, output, sources, options)
-        assert search_corpus(model, output, sources, options, of(lists)) == plain
+        plain = searched(model, output, sources, options)
+        assert searched(model, output, sources, options, of(lists)) == plain
 
 
 @SEARCHES
@@ -105,7 +112,7 @@ def test_scones_scores_are_those_of_the_whole_model(model, sources, shortlist, o
 
 
 def test_softmax_scores_are_shared_among_the_list(model, sources, shortlist):
-    found = search_corpus(model, Softmax(), sources, GREEDY, shortlist)
+    found = searched(model, Softmax(), sources, GREEDY, shortlist)
     for source, (one,) in zip(sources, found, strict=True):
         whole = full_scores(model, Softmax(), source, one.tokens)[: len(one.token_log_probs)]
         assert all(ours > theirs for ours, theirs in zip(one.token_log_probs, whole, strict=True))
@@ -121,7 +128,7 @@ def test_a_beam_wider_than_the_list(model):
     lists = [[] for _ in range(VOCABULARY)]
     lists[END] = [END]
     wide = SearchOptions("beam", beam_size=5, n_best=2)
-    ((only,),) = search_corpus(model, Scones(), [[5, 6]], wide, of(lists))
+    ((only,),) = searched(model, Scones(), [[5, 6]], wide, of(lists))
     assert (only.tokens, only.finished) == ((), True)
     assert math.isfinite(only.log_prob)
 
