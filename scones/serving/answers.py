@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import math
 import re
 import unicodedata
@@ -54,25 +55,14 @@ def _token(position: Position, text: str) -> Json:
 
 def _texts(pieces: Sequence[str]) -> list[str]:
     """What each piece adds to the text; of a character in bytes the last byte adds it."""
-    texts, waiting = [], b""
-    for number, piece in enumerate(pieces):
+    texts, decoder = [], codecs.getincrementaldecoder("utf-8")("replace")
+    for piece, following in zip(pieces, [*pieces[1:], ""], strict=False):
         if byte := _BYTE.fullmatch(piece):
-            waiting += bytes.fromhex(byte[1])
-            ends = number + 1 == len(pieces) or not _BYTE.fullmatch(pieces[number + 1])
-            texts.append("")
-            if ends or _is_whole(waiting):
-                texts[-1], waiting = waiting.decode(errors="replace"), b""
+            ends = _BYTE.fullmatch(following) is None
+            texts.append(decoder.decode(bytes.fromhex(byte[1]), final=ends))
         else:
             texts.append("" if piece == _END else piece.replace("▁", " "))
     return texts
-
-
-def _is_whole(character: bytes) -> bool:
-    try:
-        character.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def alternatives(found: ExactTranslations, most: int) -> Json:
