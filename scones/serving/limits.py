@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from scones.errors import SconesError
 from scones.options import Checked, option
-
-if TYPE_CHECKING:
-    from scones.model.folder import FolderConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,34 +40,18 @@ class Limits(Checked):
         return 12 * self.max_characters + 4096
 
 
-@dataclass(frozen=True)
 class Served:
     """A model that is served."""
 
-    name: str
-    folder: Path
-
-    @cached_property
-    def config(self) -> FolderConfig:
+    def __init__(self, name: str, folder: Path) -> None:
         from scones.model.folder import FolderConfig
 
-        config = FolderConfig.read(self.folder)
+        config = FolderConfig.read(folder)
         if config.facts.is_export:
             raise SconesError(
-                f"{self.folder} is an export for CTranslate2, which gives no scores; serve the "
+                f"{folder} is an export for CTranslate2, which gives no scores; serve the "
                 "model folder."
             )
-        return config
-
-    @property
-    def source(self) -> str:
-        return self.config.facts.source_language
-
-    @property
-    def target(self) -> str:
-        return self.config.facts.target_language
-
-    @property
-    def layer(self) -> str:
-        """The name of its output layer."""
-        return str(self.config.facts.output.get("layer"))
+        self.name, self.folder = name, config.folder
+        self.source, self.target = config.facts.source_language, config.facts.target_language
+        self.layer = str(config.facts.output["layer"])

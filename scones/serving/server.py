@@ -30,7 +30,7 @@ def application_for(
     for model in models:  # what the server itself reads at first use is read now
         split_sentences("1. 2.", model.source)
     languages_of("1")
-    folders = {model.name: model.config.folder for model in models}
+    folders = {model.name: model.folder for model in models}
     fast = Owner(folders).start()
     try:
         exact = Owner(folders, aside=True).start()
