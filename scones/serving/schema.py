@@ -62,22 +62,20 @@ class Score(Ask):
     share: Probability = 0.1
 
 
-class LibreTranslate(BaseModel):
-    model_config = ConfigDict(extra="ignore")
+class Libre(BaseModel):
+    api_key: str | None = None
 
+
+class LibreTranslate(Libre):
     q: str | list[str]
     source: str = "auto"
     target: str = "en"
     format: Literal["text"] = "text"
     alternatives: Annotated[int, Field(ge=0, le=8)] = 0
-    api_key: str | None = None
 
 
-class LibreDetect(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
+class LibreDetect(Libre):
     q: str
-    api_key: str | None = None
 
 
 # Answers, for the documentation alone.
