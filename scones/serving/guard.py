@@ -6,17 +6,18 @@ import asyncio
 import contextlib
 import hashlib
 import hmac
-import json
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse
 
 from scones.errors import SconesError
-from scones.serving import tell_of_error
+from scones.serving import Refused, tell_of_error
 from scones.serving.limits import Limits
 
 _DEPTH = 16
@@ -73,14 +74,6 @@ class Metrics:
         self.seconds = Histogram("scones_seconds", "Time to answer.", ("path",), registry=registry)
 
 
-class Refused(Exception):
-    """An answer in one sentence instead of what was asked for."""
-
-    def __init__(self, status: int, sentence: str) -> None:
-        super().__init__(sentence)
-        self.status = status
-
-
 class Guard:
     """ASGI middleware around the whole application, `app`."""
 
@@ -109,10 +102,11 @@ class Guard:
                 raise Refused(422, f"The JSON is nested more than {_DEPTH} deep.")
             await self._while_there(scope, body, receive, answer)
         except TimeoutError:
-            await refuse(Refused(408, "The request did not arrive in time."), answer)
+            late = Refused(408, "The request did not arrive in time.")
+            await answer_of(late)(scope, receive, answer)
         except Refused as refusal:
-            await refuse(refusal, answer)
-        except _Gone:
+            await answer_of(refusal)(scope, receive, answer)
+        except ClientDisconnect:
             pass
         except Exception:  # it was answered: the one sentence of a 500
             tell_of_error()
@@ -140,17 +134,13 @@ class Guard:
             gone.cancel()
 
 
-class _Gone(Exception):
-    """The client went away."""
-
-
 async def _read(receive: Any, most: int) -> bytes:
     """A request's body. Of one that is too large the rest is read too, for politeness, and lost."""
     body, more = b"", True
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise _Gone
+            raise ClientDisconnect
         if len(body) <= most:
             body += message.get("body", b"")
         more = message.get("more_body", False)
@@ -174,12 +164,8 @@ def _too_deep(body: bytes) -> bool:
     return deepest > _DEPTH
 
 
-async def refuse(refusal: Refused, send: Any) -> None:
-    """Send the one sentence."""
-    content = json.dumps({"error": str(refusal)}).encode()
-    headers: Iterable[tuple[bytes, bytes]] = [(b"content-type", b"application/json")]
+def answer_of(refusal: Refused, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """The one sentence as an answer."""
     if refusal.status == 429:
-        headers = [*headers, (b"retry-after", b"1")]
-    start = {"type": "http.response.start", "status": refusal.status, "headers": headers}
-    await send(start)
-    await send({"type": "http.response.body", "body": content})
+        headers = {"retry-after": "1"}
+    return JSONResponse({"error": refusal.sentence}, refusal.status, headers)
