@@ -91,22 +91,25 @@ class Alternative(BaseModel):
     probability: float
 
 
-class Token(BaseModel):
-    piece: str
-    text: str
+class Token(Alternative):
     log_prob: float
-    probability: float
     ambiguity: float
     doubt: float
     alternatives: list[Alternative]
 
 
-class Sentence(BaseModel):
-    source: str
+class Variant(BaseModel):
     text: str
-    log_prob: float | None
     probability: float | None
+
+
+class Scored(Variant):
+    log_prob: float | None
     confidence: float | None
+
+
+class Sentence(Scored):
+    source: str
     ambiguity: float | None
     doubt: float | None
     finished: bool
@@ -132,14 +135,7 @@ class SentenceAnswer(Answer):
     sentence: Sentence
 
 
-class Variant(BaseModel):
-    text: str
-    probability: float | None
-
-
-class Found(Variant):
-    log_prob: float | None
-    confidence: float | None
+class Found(Scored):
     variants: list[Variant]
 
 
