@@ -1,4 +1,4 @@
-"""What a server gives a request at most. A request may ask for less, never for more."""
+"""What a server is told: what it gives a request at most, and where it listens to whom."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scones.options import Checked, option
 
 @dataclass(frozen=True, kw_only=True)
 class Limits(Checked):
-    """Bounds of memory and time, whatever is asked."""
+    """Bounds of memory and time; a request may ask for less, never for more."""
 
     max_characters: int = option(
         5_000, "Characters of a request's texts together.", "Limits", least=1, most=1_000_000
@@ -38,6 +38,20 @@ class Limits(Checked):
     def max_bytes(self) -> int:
         """Of a request's body: a character may take twelve in JSON (two escapes) and in forms."""
         return 12 * self.max_characters + 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class Serving(Limits):
+    """The limits, where a server listens, and whom it answers."""
+
+    host: str = option("127.0.0.1", "Where to listen; 0.0.0.0: to everybody.", "Server")
+    port: int = option(8000, "The port.", least=0, most=65_535)
+    keys: Path | None = option(
+        None, "A file of API keys, one a line; only who has one is answered."
+    )
+    origins: list[str] = option(
+        [], "Other sites whose pages may ask (CORS); may be repeated.", flags=("--origin",)
+    )
 
 
 class Served:
