@@ -13,12 +13,12 @@ from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 from fastapi.routing import APIRouter
-from prometheus_client import Gauge, generate_latest
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from starlette.exceptions import HTTPException
 
 from scones.serving import OURS, Refused, schema
 from scones.serving.answers import Json
-from scones.serving.guard import Guard, Metrics, answer_of
+from scones.serving.guard import Guard, answer_of
 from scones.serving.hall import ERRORS, Hall, TheHall, allowed, explained
 from scones.serving.libretranslate import libre
 from scones.serving.limits import Served
@@ -60,12 +60,11 @@ async def alternatives(ask: schema.Alternatives, hall: TheHall) -> Response:
     if ask.threshold is not None and ask.n_best is not None:
         raise Refused(422, "Say threshold or n_best, not both.")
     hall.check(ask.text, *(ask.prefix or ()))
-    threshold = None if ask.n_best else ask.threshold or 0.1
     task = Task(
         "alternatives",
         model.name,
         n_best=ask.n_best or 1,
-        threshold=threshold,
+        threshold=None if ask.n_best else ask.threshold or 0.1,
         max_states=min(ask.max_states or limits.max_states, limits.max_states),
         max_seconds=min(ask.max_seconds or limits.max_seconds, limits.max_seconds),
         max_memory=int(limits.max_memory * 1e9),
@@ -113,7 +112,7 @@ async def models(hall: TheHall) -> Response:
 
 @api.get("/metrics", include_in_schema=False)
 async def metrics(request: Request) -> Response:
-    return Response(generate_latest(request.app.state.metrics.registry), media_type="text/plain")
+    return Response(generate_latest(request.app.state.registry), media_type="text/plain")
 
 
 open_to_all = APIRouter()
@@ -168,13 +167,12 @@ def _documentation(described: Json) -> str:
 
 
 def _fields(described: Json, body: Json) -> list[str]:
+    """What a request has to say; nothing for those without a body."""
     name = body.get("$ref", "").rpartition("/")[2]
-    if not name:
-        return []
-    about = described["components"]["schemas"][name]
+    about = described["components"]["schemas"].get(name, {})
     needed = about.get("required", ())
     rows = ["<dl>"]
-    for field, facts in about["properties"].items():
+    for field, facts in about.get("properties", {}).items():
         kinds = [one.get("type", "") for one in facts.get("anyOf", [facts])]
         said = [" or ".join(kinds), "needed" if field in needed else ""]
         said += [facts.get("description", "")]
@@ -208,6 +206,7 @@ def application(hall: Hall, origins: Sequence[str] = ()) -> Guard:
         for lane in lanes:
             lane.close()
 
+    registry = CollectorRegistry()
     answered = (Exception, Refused, RequestValidationError, HTTPException)
     app = FastAPI(
         title="SCONES",
@@ -218,10 +217,8 @@ def application(hall: Hall, origins: Sequence[str] = ()) -> Guard:
         redirect_slashes=False,
         exception_handlers=dict.fromkeys(answered, _answer_to),
     )
-    app.state.hall, app.state.metrics = hall, Metrics()
-    waiting = Gauge(
-        "scones_waiting", "Sentences in the queue.", ("lane",), registry=app.state.metrics.registry
-    )
+    app.state.hall, app.state.registry = hall, registry
+    waiting = Gauge("scones_waiting", "Sentences in the queue.", ("lane",), registry=registry)
     waiting.labels("fast").set_function(lambda: len(hall.fast))
     waiting.labels("exact").set_function(lambda: len(hall.exact))
     for router in (api, libre, open_to_all):  # the last takes any name
@@ -230,4 +227,4 @@ def application(hall: Hall, origins: Sequence[str] = ()) -> Guard:
         from fastapi.middleware.cors import CORSMiddleware
 
         app.add_middleware(CORSMiddleware, allow_origins=list(origins), allow_headers=["*"])
-    return Guard(app, hall.limits, app.state.metrics)
+    return Guard(app, hall.limits, registry)

@@ -9,6 +9,7 @@ import hmac
 import re
 import time
 from collections.abc import Mapping
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -64,21 +65,14 @@ def _digest(key: str) -> bytes:
     return hashlib.sha256(key.encode(errors="replace")).digest()
 
 
-class Metrics:
-    """What Prometheus may ask for."""
-
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        names, registry = ("path", "status"), self.registry
-        self.requests = Counter("scones_requests", "Answers.", names, registry=registry)
-        self.seconds = Histogram("scones_seconds", "Time to answer.", ("path",), registry=registry)
-
-
 class Guard:
-    """ASGI middleware around the whole application, `app`."""
+    """ASGI middleware around the whole application, `app`, which also counts for Prometheus."""
 
-    def __init__(self, app: Any, limits: Limits, metrics: Metrics) -> None:
-        self.app, self._limits, self._metrics = app, limits, metrics
+    def __init__(self, app: Any, limits: Limits, registry: CollectorRegistry) -> None:
+        self.app, self._limits = app, limits
+        names = ("path", "status")
+        self._answers = Counter("scones_requests", "Answers.", names, registry=registry)
+        self._times = Histogram("scones_seconds", "Time to answer.", names[:1], registry=registry)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -111,8 +105,8 @@ class Guard:
         except Exception:  # it was answered: the one sentence of a 500
             tell_of_error()
         path = getattr(scope.get("route"), "path", "other")
-        self._metrics.requests.labels(path, str(status)).inc()
-        self._metrics.seconds.labels(path).observe(time.perf_counter() - began)
+        self._answers.labels(path, str(status)).inc()
+        self._times.labels(path).observe(time.perf_counter() - began)
 
     async def _while_there(self, scope: Any, body: bytes, receive: Any, send: Any) -> None:
         """Answer, and give up when the client goes away."""
@@ -125,8 +119,7 @@ class Guard:
         answering = asyncio.ensure_future(self.app(scope, replay, send))
         try:
             await asyncio.wait({answering, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if not answering.done():
-                answering.cancel()
+            answering.cancel()  # if it is not done
             with contextlib.suppress(asyncio.CancelledError):
                 await answering
         finally:
@@ -150,18 +143,15 @@ async def _read(receive: Any, most: int) -> bytes:
 
 
 def _is_form(scope: Any) -> bool:
-    kinds = [value for name, value in scope["headers"] if name == b"content-type"]
-    return any(b"form" in kind for kind in kinds)
+    return any(name == b"content-type" and b"form" in kind for name, kind in scope["headers"])
 
 
 def _too_deep(body: bytes) -> bool:
     if body.count(b"[") + body.count(b"{") <= _DEPTH:
         return False
-    depth = deepest = 0
-    for mark in re.findall(rb"[\[\]{}]", _STRING.sub(b"", body)):
-        depth += 1 if mark in b"[{" else -1
-        deepest = max(deepest, depth)
-    return deepest > _DEPTH
+    marks = re.findall(rb"[\[\]{}]", _STRING.sub(b"", body))
+    depths = accumulate(1 if mark in b"[{" else -1 for mark in marks)
+    return max(depths, default=0) > _DEPTH
 
 
 def answer_of(refusal: Refused, headers: Mapping[str, str] | None = None) -> JSONResponse:

@@ -45,8 +45,7 @@ class Owner:
         )
         self._process.start()
         theirs.close()  # so that its end is the end of the line
-        refusal = self._heard(_START_SECONDS)
-        if refusal is not None:
+        if refusal := self._heard(_START_SECONDS):
             raise SconesError(refusal.sentence)
         return self
 
@@ -61,11 +60,9 @@ class Owner:
         return found
 
     def _heard(self, seconds: float) -> Any:
-        try:
+        with contextlib.suppress(EOFError, OSError):
             if self._line.poll(seconds):
                 return self._line.recv()
-        except (EOFError, OSError):
-            pass
         raise Unavailable("The models do not answer; ask again in a moment.")
 
     def interrupt(self) -> None:

@@ -9,6 +9,7 @@ import ctypes
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
@@ -86,13 +87,11 @@ def work(line: Connection, cancelled: Any, folders: Mapping[str, Path], aside: b
         except EOFError:
             return
         answers: Any = []
-        try:
+        with suppress(Cancelled):
             doing = number
             stop()
             answers = models.answers(task, items)
             doing = -1
-        except Cancelled:
-            pass
         line.send(answers)
         if number % _TRIM_EVERY == 0:
             give_back()
