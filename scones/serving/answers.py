@@ -55,9 +55,9 @@ def _token(position: Position, text: str) -> Json:
 def _texts(pieces: Sequence[str]) -> list[str]:
     """What each piece adds to the text; of a character in bytes the last byte adds it."""
     texts, decoder = [], _Decoder("replace")
-    for piece, following in zip(pieces, [*pieces[1:], ""], strict=False):
+    for number, piece in enumerate(pieces):
         if byte := _BYTE.fullmatch(piece):
-            ends = _BYTE.fullmatch(following) is None
+            ends = number + 1 == len(pieces) or not _BYTE.fullmatch(pieces[number + 1])
             texts.append(decoder.decode(bytes.fromhex(byte[1]), final=ends))
         else:
             texts.append("" if piece == _END else piece.replace("▁", " "))
