@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -74,16 +74,13 @@ class Job:
             return {"log_prob": "float64", "tokens": "int32", "error": "string"}
         search = self.search["search"]
         scores = {"log_prob": "float64", "confidence": "float64"}
-        return {
-            "translation": "string",
-            **(scores if self.search["scores"] else {}),
-            "finished": "bool",
-            **({"proved": "bool"} if search in ("exact", "all") else {}),
-            **(
-                {ALTERNATIVES: ALTERNATIVES} if search == "all" or self.search["n_best"] > 1 else {}
-            ),
-            "error": "string",
-        }
+        added = {"translation": "string"} | (scores if self.search["scores"] else {})
+        added["finished"] = "bool"
+        if search in ("exact", "all"):
+            added["proved"] = "bool"
+        if search == "all" or self.search["n_best"] > 1:
+            added[ALTERNATIVES] = ALTERNATIVES
+        return added | {"error": "string"}
 
     def decisive(self) -> dict[str, Any]:
         """All that decides the output but the inputs; not where and how fast it is made."""
@@ -214,11 +211,8 @@ def plan(job: Job, inputs: Sequence[str], output: Output) -> list[Shard]:
             starts = [divided(url, job.columns, added, job.rows) for url in files]
             manifest = {"job": decisive, "inputs": files, "shards": starts}
             output.write(_MANIFEST, _sealed(manifest))
-    shards = [
-        (url, start, rows)
-        for url, starts in zip(files, manifest["shards"], strict=True)
-        for start, rows in starts
-    ]
+    divisions = zip(files, manifest["shards"], strict=True)
+    shards = [(url, start, rows) for url, starts in divisions for start, rows in starts]
     return [Shard(number, *shard) for number, shard in enumerate(shards)]
 
 
@@ -265,7 +259,8 @@ class Worker:
 
     def make(self, shard: Shard) -> Report:
         """Write a shard, unless it is there: who made it may have died before it could tell."""
-        for report in self.output.finished([shard.number], self.job.opening["verify"]):
+        made = partial(self.output.finished, [shard.number], self.job.opening["verify"])
+        for report in made():
             return report
         rows = read(shard, self.job.columns)
         wanted = [texts for texts in rows.texts if not isinstance(texts, Fault)]
@@ -285,9 +280,7 @@ class Worker:
             for name, kind in self.job.added.items()
         }
         content = _text(added) if self.job.text else rows.rendered(added)
-        for report in self.output.finished(
-            [shard.number], self.job.opening["verify"]
-        ):  # somebody else began it too
+        for report in made():  # somebody else began it too
             return report
         digest = self.output.write(self.output.path_of(shard.number), content)
         failed = [(row, one["error"]) for row, one in enumerate(facts) if "error" in one]
@@ -297,19 +290,14 @@ class Worker:
 
     def _answers(self, given: Sequence[tuple[str, ...]]) -> list[Facts]:
         """The new columns of rows; of one that is too long the reason alone."""
-        answers: list[Facts] = [{"error": "is longer than the model takes"} for _ in given]
-        left = list(range(len(given)))
-        while left:
-            try:
-                found = self._by_model([given[index] for index in left])
-            except TooLongError as mistake:  # it says all of them, but sources before targets
-                long = {left[number - 1] for number in mistake.numbers}
-                left = [index for index in left if index not in long]
-                continue
-            for index, facts in zip(left, found, strict=True):
-                answers[index] = facts
-            break
-        return answers
+        try:
+            return self._by_model(given) if given else []
+        except TooLongError as mistake:  # it says all of them, but sources before targets
+            long = set(mistake.numbers)
+        numbered = list(enumerate(given, 1))
+        rest = iter(self._answers([one for number, one in numbered if number not in long]))
+        too_long = {"error": "is longer than the model takes"}
+        return [too_long if number in long else next(rest) for number, _ in numbered]
 
     def _by_model(self, given: Sequence[tuple[str, ...]]) -> list[Facts]:
         if len(self.job.columns) == 2:

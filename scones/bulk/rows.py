@@ -85,13 +85,9 @@ def _arrow(module: str = "pyarrow") -> Any:
 
 
 def _type_of(kind: str) -> Any:
-    arrow = _arrow()
-    if kind != ALTERNATIVES:
-        return arrow.type_for_alias(kind)
+    """What Arrow takes for a type: mostly its name."""
     known = {"text": "string", "log_prob": "float64", "confidence": "float64"}
-    return arrow.list_(
-        arrow.struct([(name, arrow.type_for_alias(of)) for name, of in known.items()])
-    )
+    return _arrow().list_(_arrow().struct(known)) if kind == ALTERNATIVES else kind
 
 
 # Files, wherever they are.
@@ -166,10 +162,9 @@ def explained(url: str) -> Iterator[None]:
 def _opened(url: str) -> Any:
     """The file that was read last stays open: the next shard mostly lies behind this one."""
     system, path = file_system(url)
-    if is_local(system):
-        return unpacked(Path(path), PurePosixPath(path))
     # What fsspec reads from afar it reads in Python; around it a buffer in C.
-    return unpacked(io.BufferedReader(system.open(path)), PurePosixPath(path))
+    file = Path(path) if is_local(system) else io.BufferedReader(system.open(path))
+    return unpacked(file, PurePosixPath(path))
 
 
 @lru_cache(1)
@@ -206,9 +201,9 @@ def divided(
         if not first:
             raise SconesError(f"{url} is empty; give a file with at least one line.")
         if format_of(url) == "jsonl":
-            found, fault = _object_in(first.rstrip(b"\r\n"))
-            if fault:
-                raise SconesError(f"{url}, line 1 {fault.reason}; give JSON lines.")
+            found = _object_in(first.rstrip(b"\r\n"))
+            if isinstance(found, Fault):
+                raise SconesError(f"{url}, line 1 {found.reason}; give JSON lines.")
             _check_names(url, found, columns, added)
         return list(_of_lines(file, most))
 
@@ -273,14 +268,16 @@ def read(shard: Shard, columns: Sequence[str]) -> Rows:
         lines = list(_lines_of(shard))
     if len(lines) < shard.rows:
         raise SconesError(f"{shard.input} has changed since its rows were counted; start anew.")
-    objects, texts = [], []
+    is_json = format_of(shard.input) == "jsonl"
+    objects, texts = list[dict[str, Any]](), list[Texts]()
     for line in lines:
-        if format_of(shard.input) == "jsonl":
-            found, fault = _object_in(line)
+        found = _object_in(line) if is_json else _columns_in(line, columns)
+        if isinstance(found, Fault):
+            objects.append({"line": line.decode(errors="backslashreplace")})
+            texts.append(found)
         else:
-            found, fault = _columns_in(line, columns)
-        objects.append(found)
-        texts.append(fault or _texts([found.get(name) for name in columns]))
+            objects.append(found)
+            texts.append(_texts([found.get(name) for name in columns]))
     return Rows(texts, objects)
 
 
@@ -311,26 +308,26 @@ def _texts(values: Sequence[Any]) -> Texts:
     return Fault("has no text" if None in values else "has something that is not text")
 
 
-def _columns_in(line: bytes, columns: Sequence[str]) -> tuple[dict[str, Any], Fault | None]:
+def _columns_in(line: bytes, columns: Sequence[str]) -> dict[str, Any] | Fault:
     """A line of text as a row: one column, or two with a TAB between them."""
     if fault := _fault_of(line):
-        return _kept(line), fault
+        return fault
     texts = line.decode().split("\t") if len(columns) > 1 else [line.decode()]
     if len(texts) != len(columns):
-        return _kept(line), Fault(f"has {len(texts) - 1} TAB characters instead of one")
-    return dict(zip(columns, texts, strict=True)), None
+        return Fault(f"has {len(texts) - 1} TAB characters instead of one")
+    return dict(zip(columns, texts, strict=True))
 
 
-def _object_in(line: bytes) -> tuple[dict[str, Any], Fault | None]:
+def _object_in(line: bytes) -> dict[str, Any] | Fault:
     """A line of JSON lines as a row."""
     if fault := _fault_of(line):
-        return _kept(line), fault
+        return fault
     try:
         found = json.loads(line)
         json.dumps(found, ensure_ascii=False).encode()  # half a character could not be written
     except (ValueError, RecursionError):
         found = None
-    return (found, None) if isinstance(found, dict) else (_kept(line), Fault("is no JSON object"))
+    return found if isinstance(found, dict) else Fault("is no JSON object")
 
 
 def _fault_of(line: bytes) -> Fault | None:
@@ -338,8 +335,3 @@ def _fault_of(line: bytes) -> Fault | None:
         return Fault(f"is longer than {MAX_LINE_BYTES:,} bytes")
     fault = bad_byte(line)
     return Fault(f"is not UTF-8 text ({fault})") if fault else None
-
-
-def _kept(line: bytes) -> dict[str, Any]:
-    """What stands for a line that is no row."""
-    return {"line": line.decode(errors="backslashreplace")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -159,12 +160,9 @@ def judged(translator: Translator, options: Calibrate, index: int) -> Judged:
 
 
 def _number(rating: str, path: Path, line: int) -> float:
-    try:
-        number = float(rating)
-    except ValueError:
-        number = math.nan
-    if math.isfinite(number):
-        return number
+    with suppress(ValueError):
+        if math.isfinite(number := float(rating)):
+            return number
     raise SconesError(f"{path}, line {line}: {rating!r} is not a number.")
 
 

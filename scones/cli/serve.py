@@ -9,12 +9,12 @@ import typer
 
 from scones.cli.flags import named_paths
 from scones.errors import SconesError
-from scones.options import argument, option
-from scones.serving.limits import Limits, Served
+from scones.options import argument
+from scones.serving.limits import Served, Serving
 
 
 @dataclass(frozen=True, kw_only=True)
-class Serve(Limits):
+class Serve(Serving):
     """What `scones serve` takes."""
 
     models: list[Path] | None = argument(
@@ -22,14 +22,6 @@ class Serve(Limits):
         "models.",
         "MODEL",
         None,
-    )
-    host: str = option("127.0.0.1", "Where to listen; 0.0.0.0: to everybody.", "Server")
-    port: int = option(8000, "The port.", least=0, most=65_535)
-    keys: Path | None = option(
-        None, "A file of API keys, one a line; only who has one is answered."
-    )
-    origins: list[str] = option(
-        [], "Other sites whose pages may ask (CORS); may be repeated.", flags=("--origin",)
     )
 
 
@@ -54,4 +46,4 @@ def serve(options: Serve) -> None:
     given = [str(path) for path in options.models or ()] or pocket_models()
     named = named_paths(given, "models", "FOLDER")
     models = [Served(name, path) for name, path in named.items()]
-    run(models, options, options.host, options.port, options.keys, options.origins, typer.echo)
+    run(models, options, typer.echo)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import math
 import re
 import unicodedata
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 _END = "</s>"
+_Decoder = codecs.getincrementaldecoder("utf-8")
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
 
@@ -26,10 +28,7 @@ def sentence(source: str, found: Translation, positions: Sequence[Position] = ()
     texts = _texts([one.piece for one in positions])
     return {
         "source": source,
-        "text": found.text,
-        "log_prob": found.log_prob,
-        "probability": found.probability,
-        "confidence": found.confidence,
+        **_scored(found),
         "ambiguity": fmean(one.ambiguity for one in positions) if positions else None,
         "doubt": fmean(one.doubt for one in positions) if positions else None,
         "finished": found.finished,
@@ -37,14 +36,15 @@ def sentence(source: str, found: Translation, positions: Sequence[Position] = ()
     }
 
 
+def _scored(found: Translation) -> Json:
+    names = ("text", "log_prob", "probability", "confidence")
+    return {name: getattr(found, name) for name in names}
+
+
 def _token(position: Position, text: str) -> Json:
-    return {
-        "piece": position.piece,
+    return vars(position) | {
         "text": text,
-        "log_prob": position.log_prob,
         "probability": math.exp(position.log_prob),
-        "ambiguity": position.ambiguity,
-        "doubt": position.doubt,
         "alternatives": [
             {"piece": piece, "text": _texts([piece])[0], "probability": probability}
             for piece, probability in position.alternatives
@@ -54,25 +54,14 @@ def _token(position: Position, text: str) -> Json:
 
 def _texts(pieces: Sequence[str]) -> list[str]:
     """What each piece adds to the text; of a character in bytes the last byte adds it."""
-    texts, waiting = [], b""
+    texts, decoder = [], _Decoder("replace")
     for number, piece in enumerate(pieces):
         if byte := _BYTE.fullmatch(piece):
-            waiting += bytes.fromhex(byte[1])
             ends = number + 1 == len(pieces) or not _BYTE.fullmatch(pieces[number + 1])
-            texts.append("")
-            if ends or _is_whole(waiting):
-                texts[-1], waiting = waiting.decode(errors="replace"), b""
+            texts.append(decoder.decode(bytes.fromhex(byte[1]), final=ends))
         else:
             texts.append("" if piece == _END else piece.replace("▁", " "))
     return texts
-
-
-def _is_whole(character: bytes) -> bool:
-    try:
-        character.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def alternatives(found: ExactTranslations, most: int) -> Json:
@@ -103,10 +92,7 @@ def _grouped(translations: Sequence[Translation]) -> list[Json]:
         groups.setdefault(" ".join(letters.casefold().split()), []).append(one)
     return [
         {
-            "text": best.text,
-            "log_prob": best.log_prob,
-            "probability": best.probability,
-            "confidence": best.confidence,
+            **_scored(best),
             "variants": [{"text": one.text, "probability": one.probability} for one in others],
         }
         for best, *others in groups.values()

@@ -13,27 +13,19 @@ from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 from fastapi.routing import APIRouter
-from prometheus_client import Gauge, generate_latest
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from starlette.exceptions import HTTPException
 
-from scones.serving import OURS, schema
+from scones.serving import OURS, Refused, schema
 from scones.serving.answers import Json
-from scones.serving.guard import Guard, Metrics, Refused
+from scones.serving.guard import Guard, answer_of
 from scones.serving.hall import ERRORS, Hall, TheHall, allowed, explained
-from scones.serving.lanes import Busy
 from scones.serving.libretranslate import libre
 from scones.serving.limits import Served
 from scones.serving.worker import Item, Task
 from scones.version import __version__
 
 PAGE = Path(__file__).parent / "page"
-_TYPES = {
-    ".html": "text/html",
-    ".css": "text/css",
-    ".js": "text/javascript",
-    ".json": "application/json",
-    ".svg": "image/svg+xml",
-}
 api = APIRouter(dependencies=[Depends(allowed)], responses=ERRORS)
 
 
@@ -68,12 +60,11 @@ async def alternatives(ask: schema.Alternatives, hall: TheHall) -> Response:
     if ask.threshold is not None and ask.n_best is not None:
         raise Refused(422, "Say threshold or n_best, not both.")
     hall.check(ask.text, *(ask.prefix or ()))
-    threshold = None if ask.n_best else ask.threshold or 0.1
     task = Task(
         "alternatives",
         model.name,
         n_best=ask.n_best or 1,
-        threshold=threshold,
+        threshold=None if ask.n_best else ask.threshold or 0.1,
         max_states=min(ask.max_states or limits.max_states, limits.max_states),
         max_seconds=min(ask.max_seconds or limits.max_seconds, limits.max_seconds),
         max_memory=int(limits.max_memory * 1e9),
@@ -101,7 +92,7 @@ async def go_on(ask: schema.Continue, hall: TheHall) -> Response:
     task = Task(
         "continue", model.name, ask.search, ask.beam_size, ask.length_penalty, share=ask.share
     )
-    (found,) = await hall.ask(hall.fast, task, [Item(ask.text, _prefix(ask.prefix))])
+    ((found,),) = await hall.ask(hall.fast, task, [Item(ask.text, _prefix(ask.prefix))])
     return _told(model, sentence=found)
 
 
@@ -114,25 +105,14 @@ async def models(hall: TheHall) -> Response:
     """The models that are served, and what a request may ask of them."""
     told = ("max_characters", "max_states", "max_seconds", "max_alternatives", "max_beam")
     limits = {name: getattr(hall.limits, name) for name in told}
-    return JSONResponse(
-        {
-            "models": [
-                {
-                    "name": one.name,
-                    "source": one.source,
-                    "target": one.target,
-                    "layer": one.layer,
-                    "limits": limits,
-                }
-                for one in hall.models
-            ]
-        }
-    )
+    facts = ("name", "source", "target", "layer")
+    known = [{fact: getattr(one, fact) for fact in facts} for one in hall.models]
+    return JSONResponse({"models": [one | {"limits": limits} for one in known]})
 
 
 @api.get("/metrics", include_in_schema=False)
 async def metrics(request: Request) -> Response:
-    return Response(generate_latest(request.app.state.metrics.registry), media_type="text/plain")
+    return Response(generate_latest(request.app.state.registry), media_type="text/plain")
 
 
 open_to_all = APIRouter()
@@ -154,7 +134,7 @@ async def ready(hall: TheHall) -> Response:
 
 @open_to_all.get("/", include_in_schema=False)
 async def page() -> Response:
-    return _file("index.html")
+    return await file("index.html")
 
 
 @open_to_all.get("/docs", include_in_schema=False)
@@ -164,16 +144,11 @@ async def docs(request: Request) -> Response:
 
 @open_to_all.get("/{name}", include_in_schema=False)
 async def file(name: str) -> Response:
-    return _file(name)
-
-
-def _file(name: str) -> Response:
     """A file of the page; its name is looked up, never made into a path."""
-    files = {path.name: path for path in PAGE.iterdir() if path.suffix in _TYPES}
+    files = {path.name: path for path in PAGE.iterdir()}
     if name not in files:
         raise Refused(404, "There is no such page.")
-    media_type = _TYPES[files[name].suffix]
-    return FileResponse(files[name], media_type=media_type, headers={"cache-control": "no-cache"})
+    return FileResponse(files[name], headers={"cache-control": "no-cache"})
 
 
 def _documentation(described: Json) -> str:
@@ -192,13 +167,12 @@ def _documentation(described: Json) -> str:
 
 
 def _fields(described: Json, body: Json) -> list[str]:
+    """What a request has to say; nothing for those without a body."""
     name = body.get("$ref", "").rpartition("/")[2]
-    if not name:
-        return []
-    about = described["components"]["schemas"][name]
+    about = described["components"]["schemas"].get(name, {})
     needed = about.get("required", ())
     rows = ["<dl>"]
-    for field, facts in about["properties"].items():
+    for field, facts in about.get("properties", {}).items():
         kinds = [one.get("type", "") for one in facts.get("anyOf", [facts])]
         said = [" or ".join(kinds), "needed" if field in needed else ""]
         said += [facts.get("description", "")]
@@ -207,6 +181,16 @@ def _fields(described: Json, body: Json) -> list[str]:
         text = html.escape("; ".join(filter(None, said)))
         rows.append(f"<dt><code>{html.escape(field)}</code></dt><dd>{text}</dd>")
     return [*rows, "</dl>"]
+
+
+async def _answer_to(_: Request, problem: Any) -> Response:
+    """One sentence, whatever went wrong."""
+    if isinstance(problem, HTTPException):
+        refusal = Refused(problem.status_code, str(problem.detail).rstrip(".") + ".")
+        return answer_of(refusal, problem.headers)
+    if isinstance(problem, RequestValidationError):
+        return answer_of(Refused(422, explained(problem.errors(), 1)))
+    return answer_of(problem if isinstance(problem, Refused) else Refused(500, OURS))
 
 
 def application(hall: Hall, origins: Sequence[str] = ()) -> Guard:
@@ -222,6 +206,8 @@ def application(hall: Hall, origins: Sequence[str] = ()) -> Guard:
         for lane in lanes:
             lane.close()
 
+    registry = CollectorRegistry()
+    answered = (Exception, Refused, RequestValidationError, HTTPException)
     app = FastAPI(
         title="SCONES",
         version=__version__,
@@ -229,36 +215,16 @@ def application(hall: Hall, origins: Sequence[str] = ()) -> Guard:
         redoc_url=None,
         lifespan=running,
         redirect_slashes=False,
+        exception_handlers=dict.fromkeys(answered, _answer_to),
     )
-    app.state.hall, app.state.metrics = hall, Metrics()
-    waiting = Gauge(
-        "scones_waiting", "Sentences in the queue.", ("lane",), registry=app.state.metrics.registry
-    )
+    app.state.hall, app.state.registry = hall, registry
+    waiting = Gauge("scones_waiting", "Sentences in the queue.", ("lane",), registry=registry)
     waiting.labels("fast").set_function(lambda: len(hall.fast))
     waiting.labels("exact").set_function(lambda: len(hall.exact))
     for router in (api, libre, open_to_all):  # the last takes any name
         app.include_router(router)
-    app.add_exception_handler(Exception, _answer_to)
-    for known in (Refused, Busy, RequestValidationError, HTTPException):
-        app.add_exception_handler(known, _answer_to)
     if origins:
         from fastapi.middleware.cors import CORSMiddleware
 
         app.add_middleware(CORSMiddleware, allow_origins=list(origins), allow_headers=["*"])
-    return Guard(app, hall.limits, app.state.metrics)
-
-
-def _answer_to(request: Request, problem: Exception) -> Response:
-    """One sentence, whatever went wrong."""
-    headers: dict[str, str] = {}
-    status, sentence = 500, OURS
-    if isinstance(problem, Refused):
-        status, sentence = problem.status, str(problem)
-    elif isinstance(problem, Busy):
-        status, sentence, headers = 429, str(problem), {"retry-after": "1"}
-    elif isinstance(problem, RequestValidationError):
-        status, sentence = 422, explained(problem.errors(), 1)
-    elif isinstance(problem, HTTPException):
-        status, sentence = problem.status_code, str(problem.detail).rstrip(".") + "."
-        headers = dict(problem.headers or {})
-    return JSONResponse({"error": sentence}, status, headers)
+    return Guard(app, hall.limits, registry)

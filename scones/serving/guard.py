@@ -6,17 +6,19 @@ import asyncio
 import contextlib
 import hashlib
 import hmac
-import json
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Mapping
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse
 
 from scones.errors import SconesError
-from scones.serving import tell_of_error
+from scones.serving import Refused, tell_of_error
 from scones.serving.limits import Limits
 
 _DEPTH = 16
@@ -63,29 +65,14 @@ def _digest(key: str) -> bytes:
     return hashlib.sha256(key.encode(errors="replace")).digest()
 
 
-class Metrics:
-    """What Prometheus may ask for."""
-
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        names, registry = ("path", "status"), self.registry
-        self.requests = Counter("scones_requests", "Answers.", names, registry=registry)
-        self.seconds = Histogram("scones_seconds", "Time to answer.", ("path",), registry=registry)
-
-
-class Refused(Exception):
-    """An answer in one sentence instead of what was asked for."""
-
-    def __init__(self, status: int, sentence: str) -> None:
-        super().__init__(sentence)
-        self.status = status
-
-
 class Guard:
-    """ASGI middleware around the whole application, `app`."""
+    """ASGI middleware around the whole application, `app`, which also counts for Prometheus."""
 
-    def __init__(self, app: Any, limits: Limits, metrics: Metrics) -> None:
-        self.app, self._limits, self._metrics = app, limits, metrics
+    def __init__(self, app: Any, limits: Limits, registry: CollectorRegistry) -> None:
+        self.app, self._limits = app, limits
+        names = ("path", "status")
+        self._answers = Counter("scones_requests", "Answers.", names, registry=registry)
+        self._times = Histogram("scones_seconds", "Time to answer.", names[:1], registry=registry)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -109,16 +96,17 @@ class Guard:
                 raise Refused(422, f"The JSON is nested more than {_DEPTH} deep.")
             await self._while_there(scope, body, receive, answer)
         except TimeoutError:
-            await refuse(Refused(408, "The request did not arrive in time."), answer)
+            late = Refused(408, "The request did not arrive in time.")
+            await answer_of(late)(scope, receive, answer)
         except Refused as refusal:
-            await refuse(refusal, answer)
-        except _Gone:
+            await answer_of(refusal)(scope, receive, answer)
+        except ClientDisconnect:
             pass
         except Exception:  # it was answered: the one sentence of a 500
             tell_of_error()
         path = getattr(scope.get("route"), "path", "other")
-        self._metrics.requests.labels(path, str(status)).inc()
-        self._metrics.seconds.labels(path).observe(time.perf_counter() - began)
+        self._answers.labels(path, str(status)).inc()
+        self._times.labels(path).observe(time.perf_counter() - began)
 
     async def _while_there(self, scope: Any, body: bytes, receive: Any, send: Any) -> None:
         """Answer, and give up when the client goes away."""
@@ -131,17 +119,12 @@ class Guard:
         answering = asyncio.ensure_future(self.app(scope, replay, send))
         try:
             await asyncio.wait({answering, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if not answering.done():
-                answering.cancel()
+            answering.cancel()  # if it is not done
             with contextlib.suppress(asyncio.CancelledError):
                 await answering
         finally:
             answering.cancel()
             gone.cancel()
-
-
-class _Gone(Exception):
-    """The client went away."""
 
 
 async def _read(receive: Any, most: int) -> bytes:
@@ -150,7 +133,7 @@ async def _read(receive: Any, most: int) -> bytes:
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise _Gone
+            raise ClientDisconnect
         if len(body) <= most:
             body += message.get("body", b"")
         more = message.get("more_body", False)
@@ -160,26 +143,19 @@ async def _read(receive: Any, most: int) -> bytes:
 
 
 def _is_form(scope: Any) -> bool:
-    kinds = [value for name, value in scope["headers"] if name == b"content-type"]
-    return any(b"form" in kind for kind in kinds)
+    return any(name == b"content-type" and b"form" in kind for name, kind in scope["headers"])
 
 
 def _too_deep(body: bytes) -> bool:
     if body.count(b"[") + body.count(b"{") <= _DEPTH:
         return False
-    depth = deepest = 0
-    for mark in re.findall(rb"[\[\]{}]", _STRING.sub(b"", body)):
-        depth += 1 if mark in b"[{" else -1
-        deepest = max(deepest, depth)
-    return deepest > _DEPTH
+    marks = re.findall(rb"[\[\]{}]", _STRING.sub(b"", body))
+    depths = accumulate(1 if mark in b"[{" else -1 for mark in marks)
+    return max(depths, default=0) > _DEPTH
 
 
-async def refuse(refusal: Refused, send: Any) -> None:
-    """Send the one sentence."""
-    content = json.dumps({"error": str(refusal)}).encode()
-    headers: Iterable[tuple[bytes, bytes]] = [(b"content-type", b"application/json")]
+def answer_of(refusal: Refused, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """The one sentence as an answer."""
     if refusal.status == 429:
-        headers = [*headers, (b"retry-after", b"1")]
-    start = {"type": "http.response.start", "status": refusal.status, "headers": headers}
-    await send(start)
-    await send({"type": "http.response.body", "body": content})
+        headers = {"retry-after": "1"}
+    return JSONResponse({"error": refusal.sentence}, refusal.status, headers)

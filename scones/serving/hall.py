@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
-from scones.serving import schema
+from scones.serving import Refused, schema
 from scones.serving.answers import Json
-from scones.serving.guard import Keys, Refused
+from scones.serving.guard import Keys
 from scones.serving.lanes import Lane
 from scones.serving.limits import Limits, Served
-from scones.serving.worker import Item, Refusal, Task
+from scones.serving.worker import Item, Task
 from scones.text.sentences import split_sentences
 
 ERRORS: dict[int | str, dict[str, Any]] = {
@@ -64,8 +64,8 @@ class Hall:
         """The answers of a lane, all of them or none."""
         answers = await lane.ask(task, items) if items else []
         for answer in answers:
-            if isinstance(answer, Refusal):
-                raise Refused(answer.status, answer.reason)
+            if isinstance(answer, Refused):
+                raise answer
         return answers
 
     async def translate(self, task: Task, text: str, language: str | None) -> Json:
@@ -77,9 +77,10 @@ class Hall:
         translations = iter(found)
         whole = []
         for part in parts:
-            sentence = part.strip()
-            before, _, after = part.partition(sentence) if sentence else ("", "", part)
-            whole += [before, next(translations)["text"] if sentence else "", after]
+            if sentence := part.strip():
+                whole.append(part.replace(sentence, next(translations)["text"], 1))
+            else:
+                whole.append(part)
         return {"text": "".join(whole), "sentences": found}
 
 

@@ -13,18 +13,15 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from scones.errors import SconesError
-from scones.serving.worker import Item, Refusal, Task, work
+from scones.serving import Refused
+from scones.serving.worker import Item, Task, work
 
 _START_SECONDS = 300.0
-
-
-class Busy(SconesError):
-    """So many wait that nobody else may."""
 
 
 class Unavailable(SconesError):
@@ -48,9 +45,8 @@ class Owner:
         )
         self._process.start()
         theirs.close()  # so that its end is the end of the line
-        refusal = self._heard(_START_SECONDS)
-        if refusal is not None:
-            raise SconesError(refusal.reason)
+        if refusal := self._heard(_START_SECONDS):
+            raise SconesError(refusal.sentence)
         return self
 
     def answers(self, task: Task, items: Sequence[Item], seconds: float) -> list[Any]:
@@ -64,11 +60,9 @@ class Owner:
         return found
 
     def _heard(self, seconds: float) -> Any:
-        try:
+        with contextlib.suppress(EOFError, OSError):
             if self._line.poll(seconds):
                 return self._line.recv()
-        except (EOFError, OSError):
-            pass
         raise Unavailable("The models do not answer; ask again in a moment.")
 
     def interrupt(self) -> None:
@@ -89,10 +83,6 @@ class _Waiting:
     task: Task
     item: Item
     answer: asyncio.Future[Any]
-    size: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.size = len(self.item.text)
 
 
 class Lane:
@@ -115,7 +105,7 @@ class Lane:
         """The answers to items of a task; whoever is cancelled meanwhile gives up the place."""
         # A request alone may be larger than the queue.
         if self._waiting and len(self._waiting) + len(items) > self._most:
-            raise Busy("Too many requests are waiting; ask again later.")
+            raise Refused(429, "Too many requests are waiting; ask again later.")
         loop = asyncio.get_running_loop()
         asked = [_Waiting(task, item, loop.create_future()) for item in items]
         self._waiting += asked
@@ -150,7 +140,7 @@ class Lane:
                 )
             except Unavailable as problem:
                 self.ready = False
-                answers = [Refusal(str(problem), 503)] * len(batch)
+                answers = [Refused(503, str(problem))] * len(batch)
             self._doing = []
             # There are none for a batch that was interrupted, and nobody who waits.
             for one, answer in zip(batch, answers, strict=False):
@@ -162,11 +152,12 @@ class Lane:
     def _next(self) -> list[_Waiting]:
         """The one that waits longest and, of those with the same task, the nearest in length."""
         first = self._waiting[0]
+        length = len(first.item.text)
         alike = [one for one in self._waiting if one.task == first.task]
-        alike.sort(key=lambda one: abs(one.size - first.size))
+        alike.sort(key=lambda one: abs(len(one.item.text) - length))
         batch = alike[: self._together]
-        taken = set(map(id, batch))
-        self._waiting = [one for one in self._waiting if id(one) not in taken]
+        taken = set(batch)
+        self._waiting = [one for one in self._waiting if one not in taken]
         return batch
 
     async def _restart(self) -> None:

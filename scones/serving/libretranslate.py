@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from fastapi import Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRouter
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
+from scones.serving import Refused
 from scones.serving.answers import Json
-from scones.serving.guard import Refused
 from scones.serving.hall import ERRORS, Hall, TheHall, explained
-from scones.serving.schema import LibreDetect, LibreTranslate
+from scones.serving.schema import Libre, LibreDetect, LibreTranslate
 from scones.serving.worker import Item, Task
 from scones.text.cleaning import languages_of
 
-Asked = TypeVar("Asked", LibreTranslate, LibreDetect)
+Asked = TypeVar("Asked", bound=Libre)
 
 _NAMES = {"de": "German", "en": "English", "fi": "Finnish", "lt": "Lithuanian"}
 
 libre = APIRouter(responses=ERRORS)
 
 
-def _body(model: type[BaseModel]) -> Json:
+def _body(model: type[Libre]) -> Json:
     """Describe a body that may be JSON or a form."""
     described = {"schema": model.model_json_schema()}
     kinds = ("application/json", "application/x-www-form-urlencoded")
@@ -95,11 +97,7 @@ async def languages(hall: TheHall) -> Response:
     pairs = sorted({(model.source, model.target) for model in hall.models})
     return JSONResponse(
         [
-            {
-                "code": code,
-                "name": _NAMES.get(code, code),
-                "targets": [target for source, target in pairs if source == code],
-            }
-            for code in sorted({source for source, _ in pairs})
+            {"code": code, "name": _NAMES.get(code, code), "targets": [to for _, to in several]}
+            for code, several in groupby(pairs, itemgetter(0))
         ]
     )

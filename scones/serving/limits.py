@@ -1,22 +1,17 @@
-"""What a server gives a request at most. A request may ask for less, never for more."""
+"""What a server is told: what it gives a request at most, and where it listens to whom."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from scones.errors import SconesError
 from scones.options import Checked, option
 
-if TYPE_CHECKING:
-    from scones.model.folder import FolderConfig
-
 
 @dataclass(frozen=True, kw_only=True)
 class Limits(Checked):
-    """Bounds of memory and time, whatever is asked."""
+    """Bounds of memory and time; a request may ask for less, never for more."""
 
     max_characters: int = option(
         5_000, "Characters of a request's texts together.", "Limits", least=1, most=1_000_000
@@ -45,34 +40,32 @@ class Limits(Checked):
         return 12 * self.max_characters + 4096
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
+class Serving(Limits):
+    """The limits, where a server listens, and whom it answers."""
+
+    host: str = option("127.0.0.1", "Where to listen; 0.0.0.0: to everybody.", "Server")
+    port: int = option(8000, "The port.", least=0, most=65_535)
+    keys: Path | None = option(
+        None, "A file of API keys, one a line; only who has one is answered."
+    )
+    origins: list[str] = option(
+        [], "Other sites whose pages may ask (CORS); may be repeated.", flags=("--origin",)
+    )
+
+
 class Served:
     """A model that is served."""
 
-    name: str
-    folder: Path
-
-    @cached_property
-    def config(self) -> FolderConfig:
+    def __init__(self, name: str, folder: Path) -> None:
         from scones.model.folder import FolderConfig
 
-        config = FolderConfig.read(self.folder)
+        config = FolderConfig.read(folder)
         if config.facts.is_export:
             raise SconesError(
-                f"{self.folder} is an export for CTranslate2, which gives no scores; serve the "
+                f"{folder} is an export for CTranslate2, which gives no scores; serve the "
                 "model folder."
             )
-        return config
-
-    @property
-    def source(self) -> str:
-        return self.config.facts.source_language
-
-    @property
-    def target(self) -> str:
-        return self.config.facts.target_language
-
-    @property
-    def layer(self) -> str:
-        """The name of its output layer."""
-        return str(self.config.facts.output.get("layer"))
+        self.name, self.folder = name, config.folder
+        self.source, self.target = config.facts.source_language, config.facts.target_language
+        self.layer = str(config.facts.output["layer"])

@@ -62,22 +62,20 @@ class Score(Ask):
     share: Probability = 0.1
 
 
-class LibreTranslate(BaseModel):
-    model_config = ConfigDict(extra="ignore")
+class Libre(BaseModel):
+    api_key: str | None = None
 
+
+class LibreTranslate(Libre):
     q: str | list[str]
     source: str = "auto"
     target: str = "en"
     format: Literal["text"] = "text"
     alternatives: Annotated[int, Field(ge=0, le=8)] = 0
-    api_key: str | None = None
 
 
-class LibreDetect(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
+class LibreDetect(Libre):
     q: str
-    api_key: str | None = None
 
 
 # Answers, for the documentation alone.
@@ -93,22 +91,25 @@ class Alternative(BaseModel):
     probability: float
 
 
-class Token(BaseModel):
-    piece: str
-    text: str
+class Token(Alternative):
     log_prob: float
-    probability: float
     ambiguity: float
     doubt: float
     alternatives: list[Alternative]
 
 
-class Sentence(BaseModel):
-    source: str
+class Variant(BaseModel):
     text: str
-    log_prob: float | None
     probability: float | None
+
+
+class Scored(Variant):
+    log_prob: float | None
     confidence: float | None
+
+
+class Sentence(Scored):
+    source: str
     ambiguity: float | None
     doubt: float | None
     finished: bool
@@ -134,14 +135,7 @@ class SentenceAnswer(Answer):
     sentence: Sentence
 
 
-class Variant(BaseModel):
-    text: str
-    probability: float | None
-
-
-class Found(Variant):
-    log_prob: float | None
-    confidence: float | None
+class Found(Scored):
     variants: list[Variant]
 
 

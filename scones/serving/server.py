@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import uvicorn
 
@@ -13,7 +12,7 @@ from scones.serving.app import application
 from scones.serving.guard import Guard, Keys
 from scones.serving.hall import Hall
 from scones.serving.lanes import Lane, Owner
-from scones.serving.limits import Limits, Served
+from scones.serving.limits import Limits, Served, Serving
 from scones.text.cleaning import languages_of
 from scones.text.sentences import split_sentences
 
@@ -30,7 +29,7 @@ def application_for(
     for model in models:  # what the server itself reads at first use is read now
         split_sentences("1. 2.", model.source)
     languages_of("1")
-    folders = {model.name: model.config.folder for model in models}
+    folders = {model.name: model.folder for model in models}
     fast = Owner(folders).start()
     try:
         exact = Owner(folders, aside=True).start()
@@ -44,30 +43,23 @@ def application_for(
     return application(Hall(models, *lanes, limits, keys), origins)
 
 
-def run(
-    models: Sequence[Served],
-    limits: Limits,
-    host: str,
-    port: int,
-    keys: Path | None,
-    origins: Sequence[str],
-    say: Callable[[str], None],
-) -> None:
+def run(models: Sequence[Served], options: Serving, say: Callable[[str], None]) -> None:
     """Serve until somebody ends it."""
+    host, port = options.host, options.port
     try:
         listening = socket.create_server((host, port), backlog=2048)
     except (OSError, OverflowError) as problem:
         raise SconesError(
             f"{host}:{port} cannot be listened to ({problem}); choose another --host or --port."
         ) from None
-    app = application_for(models, limits, Keys(keys), origins)
+    app = application_for(models, options, Keys(options.keys), options.origins)
     config = uvicorn.Config(
         app,
         access_log=False,
         log_level="warning",
         server_header=False,
         limit_concurrency=1_000,
-        timeout_graceful_shutdown=int(limits.max_seconds) + 60,
+        timeout_graceful_shutdown=int(options.max_seconds) + 60,
     )
     address = listening.getsockname()
     say(f"Serving {', '.join(model.name for model in models)} at http://{host}:{address[1]}/")

@@ -9,6 +9,7 @@ import ctypes
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
@@ -16,12 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from scones.errors import SconesError
-from scones.serving import OURS, tell_of_error
+from scones.serving import OURS, Refused, tell_of_error
 from scones.serving.answers import Json, alternatives, sentence
 
 if TYPE_CHECKING:
     from scones.search.positions import Position
-    from scones.translator import Translator
 
 
 @dataclass(frozen=True)
@@ -52,15 +52,6 @@ class Item:
     translation: str | tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """Why there is no answer."""
-
-    reason: str
-    status: int = 400
-    """HTTP's number for it."""
-
-
 class Cancelled(BaseException):
     """Nobody waits for the answer any more."""
 
@@ -85,9 +76,9 @@ def work(line: Connection, cancelled: Any, folders: Mapping[str, Path], aside: b
     signal.signal(signal.SIGUSR1, stop)
     give_back = _memory_giver()
     try:
-        models = Models.opened(folders, aside)
+        models = Models(folders, aside)
     except (SconesError, OSError) as problem:
-        line.send(Refusal(str(problem)))
+        line.send(Refused(503, str(problem)))
         return
     line.send(None)
     while True:
@@ -96,13 +87,11 @@ def work(line: Connection, cancelled: Any, folders: Mapping[str, Path], aside: b
         except EOFError:
             return
         answers: Any = []
-        try:
+        with suppress(Cancelled):
             doing = number
             stop()
             answers = models.answers(task, items)
             doing = -1
-        except Cancelled:
-            pass
         line.send(answers)
         if number % _TRIM_EVERY == 0:
             give_back()
@@ -128,11 +117,7 @@ def _memory_giver() -> Callable[[], object]:
 class Models:
     """Translators by name."""
 
-    def __init__(self, translators: Mapping[str, Translator]) -> None:
-        self._translators = translators
-
-    @classmethod
-    def opened(cls, folders: Mapping[str, Path], aside: bool) -> Models:
+    def __init__(self, folders: Mapping[str, Path], aside: bool) -> None:
         # oneDNN remembers 1,024 shapes of products, half a gigabyte that grows for many minutes.
         os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
         import torch
@@ -142,11 +127,10 @@ class Models:
         if aside:
             os.nice(10)
             torch.set_num_threads(1)
-        models = cls({name: load(folder, "cpu") for name, folder in folders.items()})
+        self._translators = {name: load(folder, "cpu") for name, folder in folders.items()}
         for name in folders:  # whatever is made ready at first use is made ready now
             kind: Any = "alternatives" if aside else "translate"
-            models.answers(Task(kind, name, share=0.1), [Item("Tea.")])
-        return models
+            self.answers(Task(kind, name, share=0.1), [Item("Tea.")])
 
     def answers(self, task: Task, items: Sequence[Item]) -> list[Any]:
         """An answer to each item, or why there is none."""
@@ -156,18 +140,17 @@ class Models:
             found: list[Any] = getattr(self, f"_{task.kind}")(task, items)
             return found
         except SconesError as mistake:
-            if isinstance(mistake, TooLongError) and len(items) == 1:
-                return [Refusal(f"{str(mistake).partition(';')[0]}; split it.", 413)]
-            if len(items) == 1:
-                return [Refusal(str(mistake))]
-            # The mistake is one item's alone.
-            half = len(items) // 2
-            return self.answers(task, items[:half]) + self.answers(task, items[half:])
+            if half := len(items) // 2:  # the mistake is one item's alone
+                return self.answers(task, items[:half]) + self.answers(task, items[half:])
+            if isinstance(mistake, TooLongError):
+                return [Refused(413, f"{str(mistake).partition(';')[0]}; split it.")]
+            return [Refused(400, str(mistake))]
         except Exception:  # ours: it costs this batch, not the process
             tell_of_error()
-            return [Refusal(OURS, 500)] * len(items)
+            return [Refused(500, OURS)] * len(items)
 
     def _translate(self, task: Task, items: Sequence[Item]) -> list[list[Json]]:
+        """The translations of each text, the best first, which alone is told token by token."""
         translator, texts = self._translators[task.model], [item.text for item in items]
         found = translator.translate(
             texts,
@@ -176,44 +159,25 @@ class Models:
             task.n_best,
             task.length_penalty,
             confidence=task.share is not None and translator.calibration is not None,
+            prefix=[item.translation or "" for item in items] if task.kind == "continue" else None,
         )
-        best = [several[0] for several in found]
         known: Sequence[Sequence[Position]] = [()] * len(texts)
         if task.share is not None:
-            pairs = [(text, one.text) for text, one in zip(texts, best, strict=True)]
+            pairs = [(text, best.text) for text, (best, *_) in zip(texts, found, strict=True)]
             known = translator.positions(pairs, task.share)
         return [
-            [sentence(text, first, positions), *(sentence(text, one) for one in others)]
-            for text, (first, *others), positions in zip(texts, found, known, strict=True)
+            [sentence(text, best, positions), *(sentence(text, one) for one in others)]
+            for text, (best, *others), positions in zip(texts, found, known, strict=True)
         ]
 
-    def _continue(self, task: Task, items: Sequence[Item]) -> list[Json]:
-        translator, texts = self._translators[task.model], [item.text for item in items]
-        found = translator.translate(
-            texts,
-            task.search,
-            task.beam_size,
-            length_penalty=task.length_penalty,
-            prefix=[item.translation or "" for item in items],
-            confidence=translator.calibration is not None,
-        )
-        pairs = [(text, one.text) for text, (one,) in zip(texts, found, strict=True)]
-        known = translator.positions(pairs, task.share or 1)
-        return [
-            sentence(text, one, positions)
-            for text, (one,), positions in zip(texts, found, known, strict=True)
-        ]
+    _continue = _translate
 
     def _score(self, task: Task, items: Sequence[Item]) -> list[Json]:
         translator = self._translators[task.model]
         pairs = [(item.text, str(item.translation)) for item in items]
         known = translator.positions(pairs, task.share or 1)
-        return [
-            sentence(text, given, positions)
-            for (text, _), given, positions in zip(
-                pairs, translator.judge(pairs), known, strict=True
-            )
-        ]
+        judged = zip(items, translator.judge(pairs), known, strict=True)
+        return [sentence(item.text, given, positions) for item, given, positions in judged]
 
     def _alternatives(self, task: Task, items: Sequence[Item]) -> list[Json]:
         from scones.search.frontier import ExactOptions

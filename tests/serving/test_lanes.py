@@ -14,10 +14,11 @@ import pytest
 from http_clients import Client, listening
 
 from scones.errors import SconesError
+from scones.serving import Refused
 from scones.serving.app import application
 from scones.serving.guard import Keys
 from scones.serving.hall import Hall
-from scones.serving.lanes import Busy, Lane, Unavailable
+from scones.serving.lanes import Lane, Unavailable
 from scones.serving.limits import Limits, Served
 from scones.serving.worker import Item, Task
 
@@ -100,7 +101,7 @@ def test_a_full_queue_sends_away_and_a_place_that_is_left_is_free():
         await asyncio.sleep(0.05)
         waiting = asyncio.create_task(lane.ask(FIRST, items(1, 2, 3, 4)))
         await asyncio.sleep(0.01)
-        with pytest.raises(Busy):
+        with pytest.raises(Refused, match="Too many"):
             await lane.ask(FIRST, items(1, 2))
         waiting.cancel()
         await asyncio.sleep(0.01)
