@@ -104,11 +104,20 @@ def allowed(request: Request) -> None:
 TheHall = Annotated[Hall, Depends(_hall)]
 
 
+# What pydantic says of these helps nobody who writes a request.
+_PLAINLY = {
+    "json_invalid": "The request is not JSON, or only a part of it",
+    "model_attributes_type": "Send an object, with the header content-type: application/json",
+}
+
+
 def explained(problems: Sequence[Any], skipped: int = 0) -> str:
     """What is wrong with a request, without what stood there.
 
     Of the names that lead to a field the first few are `skipped`.
     """
-    fields = [".".join(map(str, one["loc"][skipped:])) or "body" for one in problems[:5]]
-    told = [f"{field}: {one['msg']}" for field, one in zip(fields, problems, strict=False)]
+    told = []
+    for one in problems[:5]:
+        field = ".".join(map(str, one["loc"][skipped:])) or "body"
+        told.append(_PLAINLY.get(one["type"]) or f"{field}: {one['msg']}")
     return f"{'; '.join(told)}.".encode(errors="replace").decode()

@@ -198,6 +198,14 @@ def test_a_client_of_libretranslate_that_nobody_here_wrote(client, translator):
     assert theirs.detect("Das ist eine Tasse Tee für dich.")[0]["language"] == "de"
 
 
+def test_what_a_request_lacks_is_said_plainly(client):
+    body = json.dumps({"text": "Tee.", **PAIR})
+    status, _, said = client.ask("POST", "/v1/translate", body, "application/x-www-form-urlencoded")
+    assert (status, "content-type: application/json" in said["error"]) == (422, True)
+    status, _, said = client.ask("POST", "/v1/translate", body[:-5])
+    assert (status, "only a part of it" in said["error"]) == (422, True)
+
+
 def test_a_client_that_goes_away_is_forgotten(client, running):
     body = json.dumps({"text": "Tee und Wasser.", "threshold": 0.001, **PAIR})
     head = "POST /v1/alternatives HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
