@@ -352,7 +352,9 @@ class Translator:
         `translate`; what is found and proved is so of the translations that begin with the prefix.
         """
         if self._weights is None:
-            raise SconesError("An export for CTranslate2 knows no exact search; use the model.")
+            raise SconesError(
+                "An export for CTranslate2 knows neither exact search nor all; use the model."
+            )
         from scones.model.transformer import encoding_once
         from scones.search.exact import exact_search
         from scones.search.frontier import ExactOptions

@@ -67,6 +67,7 @@ def main() -> None:
         console.print(f"  {one.source} → {one.found.text}")
         console.print(f"    the list has: {' / '.join(one.accepted)}", style="dim")
     heading(f"More than one is right: every translation with a probability of at least {LEAST}")
+    console.print("  (in finer arithmetic than above: probabilities differ a little)", style="dim")
     for translator in translators:
         source, target = translator.source_language, translator.target_language
         alternatives(translator, [block.lines[source][0] for block in several(blocks, target)])

@@ -280,8 +280,8 @@ def convert(
     folder = fetched(name)
     if not is_marian(folder):
         raise SconesError(
-            f"{name} is not the folder of a Marian model, which alone is converted; `hf download "
-            "Helsinki-NLP/opus-mt-de-en --local-dir FOLDER` gets one."
+            f"{name} does not exist or is not the folder of a Marian model, which alone is "
+            "converted; `hf download Helsinki-NLP/opus-mt-de-en --local-dir FOLDER` gets one."
         )
     opened = MarianFolder.open(folder)
     if not opened.output.is_softmax:

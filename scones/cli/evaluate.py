@@ -140,7 +140,8 @@ def _shown(
     if compares:
         yield (
             f"† p < 0.05, ‡ p < 0.01: differs from {next(iter(ratios))} "
-            f"(paired bootstrap, {options.resamples:,} resamples, seed {options.seed})"
+            f"(paired bootstrap, {options.resamples:,} resamples, seed {options.seed}); without a "
+            "mark it may be chance."
         )
 
 

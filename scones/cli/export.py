@@ -17,7 +17,9 @@ class Export(OverwriteFlag, JsonFlag):
 
     model: Path = argument("A model folder, or a pocket model's name.", "MODEL")
     out: Path | None = argument(
-        "The folder to write [MODEL-ctranslate2, beside it]", "[OUT]", default=None
+        "The folder to write [MODEL-ctranslate2, beside it; of a pocket model, here]",
+        "[OUT]",
+        default=None,
     )
     to: Literal["ctranslate2", "pocket", "huggingface"] = option(
         "ctranslate2",

@@ -14,6 +14,9 @@ from scones.errors import SconesError
 from scones.files import read_json
 from scones.options import argument
 
+_FEW = 5
+"""Of a list, which a table shows whole."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Info(VerifyFlag, JsonFlag):
@@ -158,6 +161,8 @@ def _title(name: str) -> str:
 def _shown(name: str, value: Any) -> str:
     if value is None or isinstance(value, bool):
         return {None: "unknown", True: "yes", False: "no"}[value]
+    if isinstance(value, list) and len(value) > _FEW:
+        return f"{len(value)} numbers (--json shows them)"
     if isinstance(value, float):
         return f"{value:,.4g}"
     if isinstance(value, int) and name != "seed":

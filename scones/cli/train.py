@@ -188,7 +188,7 @@ def mine(options: Mine) -> None:
 
 def describe(result: TrainResult, folder: Path) -> str:
     """How a run ended, in a line."""
-    best = "never validated"
+    best = "never validated (without a development set, or before --validate-every)"
     if result.best_bleu is not None:
         best = f"best dev BLEU {result.best_bleu:.2f} at step {result.best_step}"
     skipped = f", {result.skipped} steps skipped that were not finite" if result.skipped else ""

@@ -47,7 +47,7 @@ class OpeningFlags(TranslatingFlags, SearchFlags, VerifyFlag, JsonFlag):
     threshold: float | None = option(
         None,
         "The least probability of a translation (all); by default the one from which on a "
-        "calibrated model's are mostly acceptable, else 0.1.",
+        "calibrated model's are mostly acceptable (0.3 for pocket models), else 0.1.",
         above=0,
         most=1,
         only=("search", "all"),
@@ -106,7 +106,7 @@ def translate(options: Translate) -> None:
     proved. Processes of torchrun share the work.
 
         scones translate pocket-de-en input.de > output.en
-        scones translate runs/de-en --search beam --n-best 5 < input.de
+        scones translate runs/de-en --search beam --n-best 4 < input.de
         scones translate runs/de-en --json < input.de > output.jsonl
         scones translate runs/de-en --search all --threshold 0.2 < input.de
         scones translate pocket-de-en --prefix "I am sor" < input.de
@@ -303,7 +303,7 @@ _SCORED = ("log_prob", "probability", "token_log_probs", "ambiguity", "doubt", "
 
 
 def score(options: Score) -> None:
-    """Print the log-probability of given translations, one per line.
+    """Print the log-probability of given translations, one sentence per line.
 
     In: SOURCE and TARGET, as many lines each. Out: log P(z = 1 | x) of each pair, in order; with
     --json an object per line, which holds the terms of all tokens too, ambiguity, doubt and, of a

@@ -14,6 +14,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,12 @@ class Owner:
         self._process = self._context.Process(
             target=work, args=(theirs, self._cancelled, self._folders, self._aside), daemon=True
         )
+        # Ctrl-C in the terminal reaches this process too, and is the server's affair: what is
+        # blocked here is so there from the first moment. (The tracker, once started, unblocks.)
+        resource_tracker.ensure_running()
+        unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         self._process.start()
+        signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
         theirs.close()  # so that its end is the end of the line
         if refusal := self._heard(_START_SECONDS):
             raise SconesError(refusal.sentence)

@@ -80,21 +80,19 @@ def work(line: Connection, cancelled: Any, folders: Mapping[str, Path], aside: b
     except (SconesError, OSError) as problem:
         line.send(Refused(503, str(problem)))
         return
-    line.send(None)
-    while True:
-        try:
+    with suppress(EOFError, ConnectionError):  # the server is gone
+        line.send(None)
+        while True:
             number, task, items = line.recv()
-        except EOFError:
-            return
-        answers: Any = []
-        with suppress(Cancelled):
-            doing = number
-            stop()
-            answers = models.answers(task, items)
-            doing = -1
-        line.send(answers)
-        if number % _TRIM_EVERY == 0:
-            give_back()
+            answers: Any = []
+            with suppress(Cancelled):
+                doing = number
+                stop()
+                answers = models.answers(task, items)
+                doing = -1
+            line.send(answers)
+            if number % _TRIM_EVERY == 0:
+                give_back()
 
 
 _TRIM_EVERY = 16

@@ -251,6 +251,11 @@ class _Run:
             self.folder / "training" / "checkpoints", keep, self.logger.info
         )
         self.state = self._resume()
+        if not options.has_budget:
+            self.logger.info(
+                f"Ends when dev BLEU has not risen for {options.patience} validations, one every "
+                f"{options.validate_every:,} steps; --max-minutes sets a budget."
+            )
         self.logged = self.state.seconds
         """When the last log line was written; the same on all ranks, as the clock is."""
         self.warned = False
