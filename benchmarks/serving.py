@@ -69,7 +69,9 @@ def by_scones(folder: str) -> Any:
 def by_generate(folder: str) -> Any:
     import torch
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+    from transformers.utils import logging
 
+    logging.set_verbosity_error()  # else a line for every request
     model = AutoModelForSeq2SeqLM.from_pretrained(folder)
     tokenizer = AutoTokenizer.from_pretrained(folder)
 
