@@ -90,18 +90,21 @@ def _parts(text: str, language: str) -> list[str]:
     return [part for line in lines for part in split_sentences(line, language) or [line]]
 
 
-def _hall(request: Request) -> Hall:
+# What FastAPI calls for a request is a coroutine, or it would wait for a thread each time.
+
+
+async def _hall(request: Request) -> Hall:
     hall: Hall = request.app.state.hall
     return hall
 
 
-def allowed(request: Request) -> None:
+TheHall = Annotated[Hall, Depends(_hall)]
+
+
+async def allowed(request: Request, hall: TheHall) -> None:
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     key = key if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
-    _hall(request).check_key(key)
-
-
-TheHall = Annotated[Hall, Depends(_hall)]
+    hall.check_key(key)
 
 
 # What pydantic says of these helps nobody who writes a request.

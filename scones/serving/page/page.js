@@ -9,7 +9,7 @@ import { readAddress, state, writeAddress } from "./state.js";
 import { findTwins, twinsView } from "./twins.js";
 import { goOn, shown, words } from "./words.js";
 
-const DEBOUNCE = 80;
+const DEBOUNCE = 70;
 const EXAMPLES = 3;
 const MOST_AMBIGUOUS = 3; // where that gauge is full
 
