@@ -95,7 +95,7 @@ def work(line: Connection, cancelled: Any, folders: Mapping[str, Path], aside: b
                 give_back()
 
 
-_TRIM_EVERY = 16
+_TRIM_EVERY = 64
 """Batches after which memory is given back: it takes some milliseconds."""
 
 
