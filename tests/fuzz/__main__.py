@@ -112,7 +112,8 @@ def _problem(do, code, late, out, err):
         return f"exit code {code}"
     if do != "flags" and re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", out + err):
         return "a control character in the output"
-    if code == 2 and not (re.fullmatch(r"scones: \S.*[.?]", last) and err.count("scones: ") == 1):
+    told = re.findall(r"^scones: ", err, re.MULTILINE)  # a layer may have that name too
+    if code == 2 and not (re.fullmatch(r"scones: \S.*[.?]", last) and len(told) == 1):
         return f"not one sentence: {last[:60]}"
     if do != "flags" and "not enough memory" in last:
         return "too much memory"
