@@ -51,12 +51,8 @@ class Run(Translate):
     until: Literal["train", "translate", "search", "speed"] = option(
         "speed", "The stage to end with."
     )
-    skip_search: bool = option(
-        False, "Leave the searches out: come to speed at once.", flags=("--skip-search",)
-    )
-    again: bool = option(
-        False, "Train also what has results but no model in FOLDER.", flags=("--again",)
-    )
+    skip_search: bool = option(False, "Leave the searches out: come to speed at once.")
+    again: bool = option(False, "Train also what has results but no model in FOLDER.")
     jobs: int = option(1, "Processes side by side.", least=1)
 
 

@@ -160,7 +160,7 @@ class Analyze(OnTestSet, TranslatingFlags):
     precision: Literal["float32", "bf16"] = option(
         "float32", "Of matrix products; bf16 is less exact.", shared=True
     )
-    no_exact: bool = option(False, "Beams alone, no exact search.", flags=("--no-exact",))
+    no_exact: bool = option(False, "Beams alone, no exact search.")
     sentences: int | None = option(
         None, "Take only so many sentences, the first of the text.", least=1
     )

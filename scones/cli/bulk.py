@@ -32,15 +32,10 @@ class Bulk(OpeningFlags):
         False,
         "Score pairs that are given, instead of translating; a line of text is a sentence, a TAB "
         "and its translation.",
-        flags=("--pairs",),
     )
-    scores: bool = option(False, "Add log-probabilities to translations.", flags=("--scores",))
-    dedupe: bool = option(
-        False, "Give the model equal sentences of a shard once.", flags=("--dedupe",)
-    )
-    text: bool = option(
-        False, "Write translations, or scores, and nothing else, a line each.", flags=("--text",)
-    )
+    scores: bool = option(False, "Add log-probabilities to translations.")
+    dedupe: bool = option(False, "Give the model equal sentences of a shard once.")
+    text: bool = option(False, "Write translations, or scores, and nothing else, a line each.")
     prefix: str = option("", "What the names of the new columns begin with.")
     rows: int = option(20_000, "Rows of a shard; they are in memory together.", least=1)
     workers: int | None = option(

@@ -54,9 +54,7 @@ class Calibrate(DeviceFlag, JsonFlag):
         above=0,
         most=1,
     )
-    check: bool = option(
-        False, "Compare what the model says already; change nothing.", flags=("--check",)
-    )
+    check: bool = option(False, "Compare what the model says already; change nothing.")
 
     def __post_init__(self) -> None:
         """Refuse files that do not belong together."""

@@ -221,11 +221,7 @@ def _found(
     """The translations of each line in order, and what exact search knows about them."""
     texts, first_number = [text for _, text in lines], lines[0][0]
     scores = options.as_json or options.min_confidence is not None
-    given: dict[str, Any] = {
-        name: getattr(options, name) for name in ("beam_size", "too_long", "prefix")
-    }
-    given["first_number"] = first_number
-    given["confidence"] = scores and translator.calibration is not None
+    confidence = scores and translator.calibration is not None
     if options.exactly:
         from scones.search.exact import in_order
 
@@ -233,16 +229,36 @@ def _found(
             options.n_best,
             (options.threshold or translator.likely) if options.search == "all" else None,
         )
-        for index, result in in_order(translator.exact(texts, limits, **given)):
+        exact = translator.exact(
+            texts,
+            limits,
+            options.beam_size,
+            options.too_long,
+            first_number,
+            prefix=options.prefix,
+            confidence=confidence,
+        )
+        for index, result in in_order(exact):
             known: dict[str, Any] = {}
             if options.as_json:
                 certificate = result.certificate and asdict(result.certificate)
                 known = {"certificate": certificate, "lattice": result.lattice.to_json()}
             yield index, result.translations, known
         return
-    names = ("search", "n_best", "length_penalty", "max_tokens")
-    given |= {name: getattr(options, name) for name in names}
-    results = translator.translate(texts, scores=scores, split=options.splits, **given)
+    results = translator.translate(
+        texts,
+        search=options.search,
+        beam_size=options.beam_size,
+        n_best=options.n_best,
+        length_penalty=options.length_penalty,
+        scores=scores,
+        confidence=confidence,
+        max_tokens=options.max_tokens,
+        too_long=options.too_long,
+        first_number=first_number,
+        split=options.splits,
+        prefix=options.prefix,
+    )
     for index, translations in enumerate(results):
         yield index, translations, {}
 

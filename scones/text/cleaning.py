@@ -107,7 +107,6 @@ class PrepareConfig:
     group_sources: bool = option(
         False,
         "Note which pairs have the same source, so that training can tell that all are right",
-        flags=("--group-sources",),
     )
     times: list[int] = _count(
         [], "How often its pairs are in the store, once for every corpus [1]", metavar="N"
@@ -126,9 +125,7 @@ class PrepareConfig:
     sample_megabytes: int = _count(32, "Megabytes of text to learn subwords from")
     max_pieces: int = _count(512, "Drop pairs with more pieces on a side", "Cleaning")
     workers: int | None = _count(None, "Processes that clean [all cores]", "Options")
-    overwrite: bool = option(
-        False, "Replace the store if it exists.", "Options", flags=("--overwrite",)
-    )
+    overwrite: bool = option(False, "Replace the store if it exists.", "Options")
     cleaning: CleaningConfig = field(default_factory=CleaningConfig)
 
     def validate(self) -> None:
