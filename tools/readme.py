@@ -15,6 +15,7 @@ import sys
 import textwrap
 import tomllib
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,7 +24,9 @@ sys.path.insert(0, str(ROOT))  # the experiments are no part of the installed pa
 from replication.claims import contrasts, judge, kept, mark_name, marks  # noqa: E402
 from replication.significance import find_tests  # noqa: E402
 from replication.table import (  # noqa: E402
+    CONVERGED,
     DIRECTIONS,
+    LARGE,
     LONGER,
     MAIN,
     NEWS,
@@ -47,6 +50,7 @@ def filled(page: str) -> str:
     table = read_table(ROOT / "docs" / "results" / "paper")
     known = Pivot(table, find_tests(table, [*contrasts(table).values(), *marks(table)], None), {})
     parts = {"paper": paper, "table": bleu, "gains": gains, "longer": longer, "verdicts": verdicts}
+    parts |= {"converged": converged}
     return _MARKED.sub(lambda found: found[1] + parts[found[2]](known) + found[3], page)
 
 
@@ -83,16 +87,34 @@ def bleu(known: Pivot) -> str:
             cells = [_score(known, MAIN, one, run or "", search) for one, run in runs.items()]
             rows.append([f"{name}, {shown}", *cells])
     rows.append(["chosen α", *(f"{_alpha(known, MAIN, one):.1f}" for one in DIRECTIONS)])
+    rows += _searched(known, MAIN, DIRECTIONS)
+    return "\n".join(table_lines(["BLEU", *DIRECTIONS], rows))
+
+
+def converged(known: Pivot) -> str:
+    """Give the same of what is trained to the end."""
+    directions = known.table.directions(CONVERGED)
+    systems = {"softmax": SOFTMAX, "SCONES, α = 0.2": SMALL, "SCONES, α = 1": LARGE}
+    rows = [
+        [f"{name}, {shown}", *(_score(known, CONVERGED, one, run, search) for one in directions)]
+        for search, shown in SEARCHES.items()
+        for name, run in systems.items()
+    ]
+    rows += _searched(known, CONVERGED, directions)
+    return "\n".join(table_lines(["BLEU", *directions], rows))
+
+
+def _searched(known: Pivot, variant: str, directions: Sequence[str]) -> Iterator[list[str]]:
+    """Rows of exact search, beside a beam's of the same sentences."""
+    parts = {one: known.table.part(variant, one) for one in directions}
     for name, system in (("softmax", SOFTMAX), ("SCONES, α = 0.2", SMALL)):
         for said, search, metric, shown in (
             ("beam 4, 200 sentences", "beam4", "bleu", "{:.1f}"),
             ("exact search of them", "exact", "bleu", "{:.1f}"),
             ("proved, of 200", "exact", "proved", "{:.0f}"),
         ):
-            parts = {one: known.table.part(MAIN, one) for one in DIRECTIONS}
-            keys = [Key(MAIN, one, system, part, search, metric) for one, part in parts.items()]
-            rows.append([f"{name}, {said}", *(known.cell(key, shown).text for key in keys)])
-    return "\n".join(table_lines(["BLEU", *DIRECTIONS], rows))
+            keys = [Key(variant, one, system, part, search, metric) for one, part in parts.items()]
+            yield [f"{name}, {said}", *(known.cell(key, shown).text for key in keys)]
 
 
 def gains(known: Pivot) -> str:
