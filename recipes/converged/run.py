@@ -4,7 +4,8 @@
 What goes there must fit through a narrow door, in several goes, and what is not brought home is
 gone. So the store is made here and cut into pieces that are unpacked side by side; everything that
 is computed there is `scones paper run` as it is; and what there is of results, finished or not, can
-be asked for at any time.
+be asked for at any time. With `nvidia-cuda-mps-control -d` before it, six trainings side by side
+had 1.02M target tokens a second together; two, without it, 0.9M.
 
     here     run.py pieces data/de-en carry           carry/q0, q1, …: the store
              run.py code de-en carry                  carry/code: this code, the test sets
