@@ -213,7 +213,7 @@ def test_words_of_a_translation_that_no_reference_has_are_wrong(store, tmp_path,
 
 def test_translations_of_other_sources_are_refused(store, tmp_path):
     (tmp_path / "own.tsv").write_text("ein Hund\ta dog\n")
-    with pytest.raises(SconesError, match="No source of .* among the training pairs"):
+    with pytest.raises(SconesError, match=r"No source of .* among the training"):
         labelled(store, options(negatives=1.0, translations=tmp_path / "own.tsv"))
 
 
