@@ -320,7 +320,7 @@ class Translations:
 
     def __init__(self, store: TokenStore, path: Path, weight: float) -> None:
         lines = [line.split("\t") for line in read_texts(path)]
-        if not lines or any(len(line) != 2 for line in lines):
+        if any(len(line) != 2 for line in lines):
             raise SconesError(f"{path} must have lines of source TAB translation.")
         self._weight = weight
         self._begins = Spoilers(store, 0).begins
