@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from pathlib import Path
 from zipfile import BadZipFile
 
@@ -26,7 +25,6 @@ from scones.errors import SconesError
 from scones.outputs import Labels
 from scones.text import END
 from scones.text.batches import pad_sentences
-from scones.text.reading import read_texts
 from scones.text.store import Ints, ParallelTokens, Sentences, TokenStore, same_number, sentences
 from scones.training.options import TrainOptions
 
@@ -56,34 +54,13 @@ class LabelledTokens(ParallelTokens):
     weight: float = 0.0
     """What a wrong token counts; any other token that is not right counts α."""
     omissions: Omissions | None = None
-    translations: Translations | None = None
 
     def told(self, indices: Ints, draw: int) -> tuple[ParallelTokens, Ints, Labels]:
         """The labels of some pairs, and the pairs with what has to be read for labels alone."""
         labels = self.labels(indices)
-        wrong = [] if self.omissions is None else self.omissions(indices, draw)
-        wrong += [] if self.translations is None else self.translations(indices)
-        return self._behind(indices, labels, wrong) if wrong else (self, indices, labels)
-
-    def _behind(
-        self, indices: Ints, labels: Labels, wrong: list[Wrong]
-    ) -> tuple[ParallelTokens, Ints, Labels]:
-        """Put wrong translations behind the pairs of a batch, with labels where they are wrong."""
-        targets = sentences([*(self.targets[pair] for pair in indices), *(w.target for w in wrong)])
-        owners = [*indices, *(indices[one.row] for one in wrong)]
-        pairs = ParallelTokens(sentences([self.sources[pair] for pair in owners]), targets)
-        every = np.arange(len(pairs))
-        tokens_N, starts = joined(targets, every)
-        places = zip(starts[len(indices) :], wrong, strict=True)
-        rows_K = np.concatenate([start + one.places for start, one in places])
-        each = [one.weight for one in wrong]
-        weights_K = np.repeat(np.array(each, np.float32), [len(one.places) for one in wrong])
-        # Nothing else counts there, so that no α is taken off.
-        zeros_K, tokens_K = torch.zeros(len(rows_K)), torch.from_numpy(tokens_N[rows_K])
-        told = (torch.from_numpy(rows_K), tokens_K, zeros_K, torch.from_numpy(weights_K), zeros_K)
-        ones_K = torch.ones(len(labels.rows_K))
-        known = (labels.rows_K, labels.tokens_K, labels.right_K, labels.wrong_K, ones_K)
-        return pairs, every, Labels(*map(torch.cat, zip(known, told, strict=True)))
+        if self.omissions is None:
+            return self, indices, labels
+        return self.omissions.added(self, indices, draw, labels)
 
     def labels(self, indices: Ints) -> Labels:
         """The labels of some pairs, whose targets stand one behind another, each with its end."""
@@ -107,7 +84,7 @@ class LabelledTokens(ParallelTokens):
 
 def labelled(store: TokenStore, options: TrainOptions) -> ParallelTokens:
     """The training pairs of a store, with labels where the options ask for any."""
-    tokens, wrong = store.split("train"), options.negatives or 0.0
+    tokens = store.split("train")
     if not options.labels:
         return tokens
     return LabelledTokens(
@@ -117,9 +94,8 @@ def labelled(store: TokenStore, options: TrainOptions) -> ParallelTokens:
         None if options.references is None else References(store),
         None if options.negatives is None else Spoilers(store, options.seed),
         None if options.mistakes is None else Mistakes(options.mistakes, store),
-        wrong,
+        options.negatives or 0.0,
         None if options.omissions is None else Omissions(store, options.omissions, options.seed),
-        None if (file := options.translations) is None else Translations(store, file, wrong),
     )
 
 
@@ -205,10 +181,8 @@ class Spoilers:
         said = np.array([any(map(str.isalnum, text)) for text in texts])
         self._word = starting & (said | np.array([not text for text in texts]))
         """Whether a piece begins a word."""
-        mark = ~said & ~self._word
-        mark[END] = True
-        self.begins = self._word | mark
-        """Whether a piece begins a word, or is a mark."""
+        self._mark = ~said & ~self._word
+        self._mark[END] = True
         number = np.array([any(map(str.isdigit, text)) and "<" not in text for text in texts])
         name = np.array([text[:1].isupper() for text in texts]) & self._word
         kinds = (number & starting, number & ~starting, name & ~number)
@@ -224,7 +198,7 @@ class Spoilers:
             return _hashed(self._seed, kind, indices[sentences_N[rows]], places_N[rows])
 
         word_N = self._word[targets_N]
-        heads = np.flatnonzero(self.begins[targets_N])
+        heads = np.flatnonzero(word_N | self._mark[targets_N])
         words = heads[word_N[heads]]
         for skipped in _SKIPPED:
             here, later = heads[:-skipped], heads[skipped:]
@@ -245,7 +219,7 @@ class Spoilers:
         self, indices: Ints, targets_N: Ints, starts: Ints, draw: int
     ) -> tuple[Ints, Ints, Ints]:
         """One of several words in every fourth sentence: whose, where it begins and ends."""
-        heads = np.flatnonzero(self.begins[targets_N])
+        heads = np.flatnonzero(self._word[targets_N] | self._mark[targets_N])
         words = np.flatnonzero(self._word[targets_N[heads]])
         first = np.searchsorted(heads[words], starts)
         counts = np.diff(np.append(first, len(words)))
@@ -264,18 +238,6 @@ class Spoilers:
             yield some, self._negations[drawn(12, some) % np.uint64(len(self._negations))]
 
 
-@dataclass(frozen=True)
-class Wrong:
-    """A translation that is not right as a whole: read for labels alone."""
-
-    row: int
-    """Whose source it has, of a batch."""
-    target: Ints
-    places: Ints
-    """Where its tokens, of which the end is one, are wrong; of the others nothing is said."""
-    weight: float
-
-
 class Omissions:
     """References that lack one of their words: whatever they say, they are not whole at their end.
 
@@ -286,78 +248,45 @@ class Omissions:
     def __init__(self, store: TokenStore, weight: float, seed: int) -> None:
         self._weight = weight
         self._spoilers = Spoilers(store, seed)
-        self._targets = store.split("train").targets
         grouped = store.split("train").groups is not None
         self._references = References(store) if grouped else None
 
-    def __call__(self, indices: Ints, draw: int) -> list[Wrong]:
-        targets_N, starts = joined(self._targets, indices)
-        drawn = self._spoilers.a_word(indices, targets_N, starts, draw)
+    def added(
+        self, tokens: ParallelTokens, indices: Ints, draw: int, labels: Labels
+    ) -> tuple[ParallelTokens, Ints, Labels]:
+        """Put them behind the pairs of a batch, with a label at the end of each."""
+        targets_N, starts = joined(tokens.targets, indices)
+        rows, begins, ends = self._spoilers.a_word(indices, targets_N, starts, draw)
+        whole = [tokens.targets[pair] for pair in indices]
         lacking = [
-            (row, np.delete(self._targets[indices[row]], slice(*(np.array(word) - starts[row]))))
-            for row, *word in zip(*drawn, strict=True)
+            np.delete(whole[row], slice(begin - starts[row], end - starts[row]))
+            for row, begin, end in zip(rows, begins, ends, strict=True)
         ]
-        return [
-            Wrong(row, target, np.array([len(target)]), self._weight)
-            for row, target in lacking
-            if not self._is_said(indices[row], target)
-        ]
+        wrong = self._wrong(tokens.targets, indices[rows], lacking)
+        lacking = [target for target, is_wrong in zip(lacking, wrong, strict=True) if is_wrong]
+        targets = sentences([*whole, *lacking])
+        sources = sentences([tokens.sources[pair] for pair in [*indices, *indices[rows[wrong]]]])
+        ends_K = np.cumsum(targets.lengths + 1)[len(indices) :] - 1
+        pairs = ParallelTokens(sources, targets)
+        return pairs, np.arange(len(pairs)), self._labelled(labels, torch.from_numpy(ends_K))
 
-    def _is_said(self, pair: int, target: Ints) -> bool:
-        """Whether another reference of the source says just that."""
-        if self._references is None or self._references.different[pair] == 1:
-            return False
-        others, _ = self._references.others(np.array([pair]))
-        return any(np.array_equal(target, self._targets[other]) for other in others)
+    def _wrong(self, targets: Sentences, pairs: Ints, lacking: list[Ints]) -> NDArray[np.bool_]:
+        """Which of these no other reference of their source says."""
+        wrong = np.ones(len(pairs), np.bool_)
+        if self._references is None:
+            return wrong
+        for place in np.flatnonzero(self._references.different[pairs] > 1):
+            others, _ = self._references.others(pairs[place : place + 1])
+            wrong[place] = not any(np.array_equal(lacking[place], targets[pair]) for pair in others)
+        return wrong
 
-
-class Translations:
-    """What a model made of training sources, and which of its words no reference says.
-
-    Words are aligned with those of every reference, in their order. That is a guess: what nobody
-    wrote down looks the same as what is wrong.
-    """
-
-    def __init__(self, store: TokenStore, path: Path, weight: float) -> None:
-        lines = [line.split("\t") for line in read_texts(path)]
-        if any(len(line) != 2 for line in lines):
-            raise SconesError(f"{path} must have lines of source TAB translation.")
-        self._weight = weight
-        self._begins = Spoilers(store, 0).begins
-        tokens = store.split("train")
-        sources, texts = (store.subwords.encode(side) for side in zip(*lines, strict=True))
-        kind = tokens.sources[0].dtype
-        keys = [np.array(source, kind).tobytes() for source in sources]
-        owners: dict[bytes, list[int]] = {key: [] for key in keys}
-        for pair in range(len(tokens)):
-            if (known := owners.get(tokens.sources[pair].tobytes())) is not None:
-                known.append(pair)
-        self._wrong: dict[int, tuple[Ints, Ints]] = {}
-        for key, text in zip(keys, texts, strict=True):
-            target = np.array(text, np.int64)
-            places = self._unsaid(target, [tokens.targets[pair] for pair in owners[key]])
-            self._wrong |= dict.fromkeys(owners[key], (target, places))
-        if not self._wrong:
-            raise SconesError(f"No source of {path} is among the training pairs of {store.path}.")
-
-    def __call__(self, indices: Ints) -> list[Wrong]:
-        rows = [row for row, pair in enumerate(indices) if pair in self._wrong]
-        found = [Wrong(row, *self._wrong[indices[row]], self._weight) for row in rows]
-        return [one for one in found if len(one.places)]
-
-    def _unsaid(self, target: Ints, references: list[Ints]) -> Ints:
-        """The places of the words that no reference has there."""
-        words, said = self._words(target), set[int]()
-        for reference in references:
-            match = SequenceMatcher(None, words, self._words(reference), autojunk=False)
-            for block in match.get_matching_blocks():
-                said |= {*range(block.a, block.a + block.size)}
-        whose = np.repeat(np.arange(len(words)), [len(word) for word in words])
-        return np.flatnonzero(~np.isin(whose, [*said]))
-
-    def _words(self, target: Ints) -> list[tuple[int, ...]]:
-        heads = np.flatnonzero(self._begins[target])
-        return [tuple(word) for word in np.split(target, heads) if len(word)]
+    def _labelled(self, labels: Labels, ends_K: torch.Tensor) -> Labels:
+        """Tell of the ends: nothing else counts there, so that no α is taken off."""
+        zeros_K = torch.zeros(len(ends_K))
+        ends = (ends_K, torch.full_like(ends_K, END), zeros_K, zeros_K + self._weight, zeros_K)
+        ones_K = torch.ones(len(labels.rows_K))
+        known = (labels.rows_K, labels.tokens_K, labels.right_K, labels.wrong_K, ones_K)
+        return Labels(*map(torch.cat, zip(known, ends, strict=True)))
 
 
 UNREADABLE = (OSError, ValueError, KeyError, EOFError, BadZipFile)

@@ -50,9 +50,6 @@ class TrainOptions(Checked):
         None, "weight of a wrong end behind references that lack a word; none are made if unset"
     )
     mistakes: Path | None = option(None, "a model's mistakes, from scones mine, to tell of too")
-    translations: Path | None = option(
-        None, "lines of source TAB a model's translation; words that no reference has are wrong"
-    )
 
     optimizer: Literal["lamb", "adamw"] = option(
         "lamb", "the optimiser; LAMB is the paper's", group="Optimiser"
@@ -100,9 +97,8 @@ class TrainOptions(Checked):
             problems.append("one of max_steps, max_minutes and patience must say when to stop")
         if self.cooldown and not self.has_budget:
             problems.append("cooldown needs max_steps or max_minutes")
-        for name in ("mistakes", "translations"):
-            if getattr(self, name) and self.negatives is None:
-                problems.append(f"{name} needs negatives, their weight")
+        if self.mistakes and self.negatives is None:
+            problems.append("mistakes needs negatives, their weight")
         if self.labels and self.graphs == "yes":
             problems.append("graphs cannot be had with references, negatives or omissions")
         return problems

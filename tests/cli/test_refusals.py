@@ -63,8 +63,6 @@ COMMANDS = [
     (TRAIN + "--negatives 3 --output-layer softmax", "'softmax' cannot be told"),
     (TRAIN + "--negatives 3 --mistakes {here}/train.de", "train.de cannot be read .*scones mine"),
     (TRAIN + "--mistakes {here}/train.de", "mistakes needs negatives"),
-    (TRAIN + "--negatives 3 --translations {here}/train.de", "lines of source TAB translation"),
-    (TRAIN + "--translations {here}/train.de", "translations needs negatives"),
     ("mine {store} {model} {here}/train.de", "exists and is not a file of scones mine"),
     ("mine {store} {model} {here}/mined", "prepare it again with --group-sources"),
     (TRAIN + "--output-layer entmax", "output layer 'entmax' is not known"),

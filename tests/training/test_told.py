@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from scones.errors import SconesError
 from scones.files import new_folder
 from scones.model.transformer import Transformer
 from scones.outputs.scones import Scones
@@ -187,34 +186,6 @@ def test_omissions_add_the_loss_of_their_ends_alone(store, by_sentence):
     weights = 1.0 if batch.weights_N is None else batch.weights_N[batch.labels.rows_K]
     expected = module(plain) + (3.0 * torch.nn.functional.softplus(ends) * weights).sum()
     torch.testing.assert_close(module(batch), expected)
-
-
-@pytest.mark.parametrize("by_sentence", [False, True])
-def test_words_of_a_translation_that_no_reference_has_are_wrong(store, tmp_path, by_sentence):
-    torch.manual_seed(0)
-    model = Transformer(small_model(dropout=0.0).build(len(store.subwords)))
-    module = LossModule(model, Scones(), torch.float32)
-    file, pairs = tmp_path / "own.tsv", np.array([0, 3, 5, 2])
-    file.write_text("ein Haus\tthe small house .\nzwei Hunde\ttwo dogs\nein Hund\ta dog\n")
-    plain = make_batch(labelled(store, options(negatives=3.0)), pairs, by_sentence)
-    tokens = labelled(store, options(negatives=3.0, translations=file))
-    batch = make_batch(tokens, pairs, by_sentence)
-    labels = batch.labels
-    wrong = labels.counted_K == 0
-    # "ein Haus" stands there twice; one of its references says "the house .".
-    assert store.subwords.decode([labels.tokens_K[wrong].tolist()]) == ["small small"]
-    assert {*labels.wrong_K[wrong].tolist()} == {3.0}
-    rows = labels.rows_K[wrong]
-    logits = model.logits(batch.hidden(model))[rows, labels.tokens_K[wrong]]
-    weights = 1.0 if batch.weights_N is None else batch.weights_N[rows]
-    expected = module(plain) + (3.0 * torch.nn.functional.softplus(logits) * weights).sum()
-    torch.testing.assert_close(module(batch), expected)
-
-
-def test_translations_of_other_sources_are_refused(store, tmp_path):
-    (tmp_path / "own.tsv").write_text("ein Hund\ta dog\n")
-    with pytest.raises(SconesError, match=r"No source of .* among the training"):
-        labelled(store, options(negatives=1.0, translations=tmp_path / "own.tsv"))
 
 
 def test_nothing_asked_for_is_no_label(store):
