@@ -49,8 +49,8 @@ def filled(page: str) -> str:
     """Give the page with all that is marked written anew."""
     table = read_table(ROOT / "docs" / "results" / "paper")
     known = Pivot(table, find_tests(table, [*contrasts(table).values(), *marks(table)], None), {})
-    parts = {"paper": paper, "table": bleu, "gains": gains, "longer": longer, "verdicts": verdicts}
-    parts |= {"converged": converged}
+    parts = {"paper": paper, "table": bleu, "gains": gains, "longer": longer}
+    parts |= {"verdicts": verdicts, "converged": converged}
     return _MARKED.sub(lambda found: found[1] + parts[found[2]](known) + found[3], page)
 
 

@@ -12,6 +12,7 @@ pytest.importorskip("jinja2")
 from replication.claims import judge
 from replication.report import write
 from replication.table import MAIN, RETRAINED, Key, read_table
+from scones.files import read_json
 from scones.text.reading import read_texts
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +29,15 @@ def test_the_documents_numbers_are_current():
     pages = [path.read_text() for path in readme["PAGES"]]
     assert [page.count("<!-- results: ") for page in pages] == [2, 5]
     assert [readme["filled"](page) for page in pages] == pages, "run python tools/readme.py"
+
+
+def test_corpora_are_told_without_the_place_where_they_lay():
+    found = [read_json(file) for file in RESULTS.parent.glob("*/*/corpora.json")]
+    named = [
+        one[side] for each in found for one in each["corpora"] for side in ("source", "target")
+    ]
+    assert named
+    assert [one for one in named if Path(one).is_absolute()] == []
 
 
 def test_the_report_is_current_and_needs_no_references(tmp_path):
